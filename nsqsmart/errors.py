@@ -1,0 +1,218 @@
+"""Every exception of nsqsmart.
+
+Families end in ``Error``; leaves say what happened. A publish that fails raises a
+:class:`PublishError`, whose ``outcome`` tells which of three things is true of the message
+(:class:`Outcome`); transport errors appear in its ``attempts`` and as its ``__cause__``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Outcome(StrEnum):
+    """What a failed publish means for the message."""
+
+    NOT_SENT = "not_sent"
+    """No byte of the command left this process."""
+    REJECTED = "rejected"
+    """The server answered that it did not store the message."""
+    UNCERTAIN = "uncertain"
+    """The message may have been stored: no conclusive answer came."""
+
+    @property
+    def severity(self) -> int:
+        """0 to 2; the outcome of a call is the most severe one of its attempts."""
+        return _SEVERITY[self]
+
+
+_SEVERITY = {Outcome.NOT_SENT: 0, Outcome.REJECTED: 1, Outcome.UNCERTAIN: 2}
+
+
+class Attempt(NamedTuple):
+    """One try of a publish: where it went, what came back, and after how many seconds."""
+
+    nsqd: str | None
+    partition: int | None
+    code: str
+    elapsed: float
+
+
+class NsqError(Exception):
+    """Base of everything nsqsmart raises on purpose."""
+
+
+class ConfigError(NsqError, ValueError):
+    """A name, option or argument cannot be used; nothing was sent."""
+
+
+class ClientClosed(NsqError, RuntimeError):
+    """The client was used after ``close()``."""
+
+
+class UsedAfterFork(ClientClosed):
+    """A Consumer made by the parent process was used in a child before ``start()``."""
+
+
+class AlreadyResponded(NsqError, RuntimeError):
+    """The message was finished or requeued before."""
+
+
+class TransportError(NsqError):
+    """Family: a connection, a lookup or the pool failed.
+
+    ``sent`` tells whether bytes of the command may have left this process.
+    """
+
+    sent = False
+
+
+class ConnectError(TransportError):
+    """No usable connection: refused, unreachable, or the handshake failed."""
+
+
+class TlsRequired(ConnectError):
+    """TLS was asked for and the server does not offer it, or the other way round."""
+
+
+class ConnectionLost(TransportError):
+    """The connection ended; ``sent`` tells whether a command may have been on its way."""
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class ResponseTimeout(TransportError, TimeoutError):
+    """No answer in time; the connection was retired."""
+
+    sent = True
+
+
+class PoolTimeout(TransportError, TimeoutError):
+    """Every connection to that nsqd was lent to other callers until the deadline."""
+
+
+class DiscoveryError(TransportError):
+    """No lookup answered, or none knows the topic."""
+
+
+class ProtocolError(TransportError):
+    """The peer broke the protocol: garbage, a giant length, an answer nobody asked for."""
+
+    sent = True
+
+
+class CompressionError(ProtocolError):
+    """A compressed stream is corrupt or would exceed its bound."""
+
+
+class ServerError(TransportError):
+    """An error frame: *code* is its first word, *detail* the rest.
+
+    Raised bare only inside the library; callers see it as ``__cause__`` of a
+    :class:`PublishError` or :class:`SubscribeError`.
+    """
+
+    sent = True
+
+    def __init__(self, code: str, detail: str = "") -> None:
+        super().__init__(f"{code} {detail}".rstrip())
+        self.code = code
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type[ServerError], tuple[str, str]]:
+        return type(self), (self.code, self.detail)
+
+
+class SubscribeError(NsqError):
+    """The server refuses the subscription for good; ``code`` is the server's."""
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class PublishError(NsqError):
+    """A publish failed.
+
+    Attributes:
+        outcome: the worst :class:`Outcome` of all attempts.
+        answered: every attempt that was sent got an answer.
+        retryable: the same call may succeed later.
+        code: the server's code, or a short name of the failure.
+        attempts: one :class:`Attempt` per try.
+        hint: one line that says what to do, or ``""``.
+    """
+
+    retryable = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        outcome: Outcome = Outcome.NOT_SENT,
+        answered: bool = True,
+        code: str = "",
+        attempts: tuple[Attempt, ...] = (),
+        hint: str = "",
+    ) -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.outcome = outcome
+        self.answered = answered
+        self.code = code
+        self.attempts = attempts
+        self.hint = hint
+
+
+class MessageRejected(PublishError):
+    """The server will never take this message (size, name, header, trace id)."""
+
+
+class NotAuthorized(PublishError, SubscribeError):
+    """AUTH is missing, failed, or does not permit this topic or channel."""
+
+
+class TopicNotExist(PublishError):
+    """No lookup knows the topic; a redesigned cluster does not create topics by itself."""
+
+    retryable = True
+
+
+class TopicHasNoChannel(PublishError):
+    """A redesigned cluster takes no writes for a topic without a channel."""
+
+    retryable = True
+
+
+class PartitionUnavailable(PublishError):
+    """The key's partition had no leader until the deadline."""
+
+    retryable = True
+
+
+class PartitionCountChanged(PublishError):
+    """The topic's partition count changed; keys map to other partitions from now on."""
+
+    retryable = True
+
+
+class OrderingNotSupported(PublishError):
+    """``key=`` or ``partition=`` on a server without partitions."""
+
+
+class NotSupported(PublishError):
+    """This server or topic cannot do what was asked (delay, headers, trace)."""
+
+
+class PublishTimeout(PublishError, TimeoutError):
+    """The deadline ended the retries."""
+
+    retryable = True
+
+
+class PublishFailed(PublishError):
+    """The last attempt failed and policy forbids another."""
+
+    retryable = True

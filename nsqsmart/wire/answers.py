@@ -1,0 +1,54 @@
+"""Error frames: code, one space, description (protocol 1.5 and its appendix A)."""
+
+from __future__ import annotations
+
+from nsqsmart.errors import ServerError
+
+NOT_LEADER = "E_FAILED_ON_NOT_LEADER"
+NOT_WRITABLE = "E_FAILED_ON_NOT_WRITABLE"
+TOPIC_NOT_EXIST = "E_TOPIC_NOT_EXIST"
+BAD_PARTITION = "E_BAD_PARTITION"
+TOO_MUCH_WAITING = "E_PUB_TOO_MUCH_WAITING"
+SUB_EXTEND_NEED = "E_SUB_EXTEND_NEED"
+SUB_EXTEND_FORBIDDEN = "E_SUB_EXTEND_FORBIDDON"  # spelt as the server spells it
+SUB_ORDER_IS_MUST = "E_SUB_ORDER_IS_MUST"
+
+MOVED = frozenset({NOT_LEADER, NOT_WRITABLE, TOPIC_NOT_EXIST})
+"""The partition is, or is about to be, led elsewhere: look up again."""
+PUBLISH_FAILED = frozenset({"E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED"})
+UNAUTHORIZED = frozenset(
+    {"E_AUTH_DISABLED", "E_AUTH_FIRST", "E_AUTH_FAILED", "E_UNAUTHORIZED", "E_AUTH_ERROR"}
+)
+BAD_INPUT = frozenset(
+    {
+        "E_BAD_MESSAGE",
+        "E_BAD_TOPIC",
+        "E_BAD_BODY",
+        "E_BAD_CHANNEL",
+        "E_BAD_EXT",
+        "E_EXT_NOT_SUPPORT",
+        "E_INVALID_JSON_HEADER",
+        "INVALID_TRACE_ID",
+    }
+)
+"""The server will never take this: the caller's mistake."""
+ACK_FAILED = frozenset({"E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED"})
+"""Late or doubled answers; the connection stays usable."""
+
+_MAX_TEXT = 512
+
+
+def decode_error(data: bytes) -> ServerError:
+    """The error that an error frame carries.
+
+    Codes without ``E_`` exist (``INVALID_TRACE_ID``, ``too much client connections``); the text
+    is cut at 512 characters, because it may quote what the peer was sent.
+    """
+    text = data[: _MAX_TEXT * 4].decode("utf-8", "backslashreplace")[:_MAX_TEXT]
+    code, _, detail = text.partition(" ")
+    return ServerError(code, detail)
+
+
+def encode_error(code: str, detail: str = "", *, bare: bool = False) -> bytes:
+    """The data of an error frame; the space stays when *detail* is empty, unless *bare*."""
+    return (code if bare else f"{code} {detail}").encode()

@@ -1,0 +1,130 @@
+"""The read path of a subscribed connection: bytes to messages, one unpack each.
+
+Consuming spends most of its time here, so frames and message heads are read together; every
+other frame takes the slow branch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from nsqsmart.errors import ProtocolError
+from nsqsmart.wire.frames import (
+    DEFAULT_MAX_FRAME_SIZE,
+    MESSAGE,
+    PREFIX_SIZE,
+    Frame,
+    Tail,
+    check_size,
+    check_type,
+)
+from nsqsmart.wire.messages import PLAIN, MessageLayout, RawMessage, decode_message
+
+T = TypeVar("T")
+
+_WHOLE_HEAD = struct.Struct(">IIQH16s")
+_WHOLE_HEAD_SIZE = _WHOLE_HEAD.size
+_PREFIX = struct.Struct(">II")
+
+
+class DeliveryDecoder(Generic[T]):
+    """Cuts a subscribed connection's stream into messages and other frames.
+
+    *make_plain* builds a message from (timestamp, attempts, id, body); *make* from a
+    :class:`RawMessage`, for every layout but the plain one.
+    """
+
+    __slots__ = ("_layout", "_make", "_make_plain", "_tail")
+
+    def __init__(
+        self,
+        layout: MessageLayout,
+        make_plain: Callable[[int, int, bytes, bytes], T],
+        make: Callable[[RawMessage], T],
+        max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
+    ) -> None:
+        self._layout = layout
+        self._make_plain = make_plain
+        self._make = make
+        self._tail = Tail(max_frame_size)
+
+    @property
+    def missing(self) -> int:
+        """Bytes still to come of the frame under way, as far as its size is known."""
+        return self._tail.missing
+
+    def feed(self, data: bytes) -> tuple[list[T], list[Frame]]:
+        """The messages and the other frames that *data* completes, each in order."""
+        stream = self._tail.join(data)
+        if stream is None:
+            return [], []
+        if self._layout == PLAIN:
+            return self._feed_plain(stream)
+        return self._feed_layout(stream)
+
+    def _feed_plain(self, stream: bytes) -> tuple[list[T], list[Frame]]:
+        messages: list[T] = []
+        others: list[Frame] = []
+        position, length = 0, len(stream)
+        limit = self._tail.max_frame_size
+        make, unpack = self._make_plain, _WHOLE_HEAD.unpack_from
+        while length - position >= _WHOLE_HEAD_SIZE:
+            size, frame_type, timestamp, attempts, message_id = unpack(stream, position)
+            if frame_type != MESSAGE or size > limit or size < _WHOLE_HEAD_SIZE - 4:
+                # Not a message, or an illegal one: the careful way decides.
+                frame, position = self._cut(stream, position)
+                if frame is None:
+                    break
+                others.append(frame)
+                continue
+            end = position + 4 + size
+            if end > length:
+                break
+            body = stream[position + _WHOLE_HEAD_SIZE : end]
+            messages.append(make(timestamp, attempts, message_id, body))
+            position = end
+        else:
+            # Fewer bytes than a message head: an OK or a heartbeat may still be whole.
+            position = self._cut_short(stream, position, others)
+        self._tail.keep(stream[position:])
+        return messages, others
+
+    def _cut_short(self, stream: bytes, position: int, others: list[Frame]) -> int:
+        while True:
+            frame, position = self._cut(stream, position)
+            if frame is None:
+                return position
+            others.append(frame)
+
+    def _feed_layout(self, stream: bytes) -> tuple[list[T], list[Frame]]:
+        messages: list[T] = []
+        others: list[Frame] = []
+        position = 0
+        while True:
+            frame, position = self._cut(stream, position, allow_message=True)
+            if frame is None:
+                break
+            if frame.type == MESSAGE:
+                messages.append(self._make(decode_message(frame.data, self._layout)))
+            else:
+                others.append(frame)
+        self._tail.keep(stream[position:])
+        return messages, others
+
+    def _cut(
+        self, stream: bytes, position: int, *, allow_message: bool = False
+    ) -> tuple[Frame | None, int]:
+        """One frame of any type, and the position behind it; None if it is incomplete."""
+        if len(stream) - position < PREFIX_SIZE:
+            return None, position
+        size, frame_type = _PREFIX.unpack_from(stream, position)
+        check_size(size, self._tail.max_frame_size)
+        check_type(frame_type)
+        end = position + 4 + size
+        if frame_type == MESSAGE and not allow_message and size < _WHOLE_HEAD_SIZE - 4:
+            raise ProtocolError(f"message of {size - 4} bytes is shorter than its head")
+        if end > len(stream):
+            return None, position
+        return Frame(frame_type, stream[position + PREFIX_SIZE : end]), end

@@ -1,0 +1,183 @@
+"""Frames from server to client: ``uint32 size, uint32 type, data`` (protocol 1.2)."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from nsqsmart.errors import ProtocolError
+
+RESPONSE = 0
+ERROR = 1
+MESSAGE = 2
+
+HEARTBEAT = b"_heartbeat_"
+OK = b"OK"
+CLOSE_WAIT = b"CLOSE_WAIT"
+
+_PREFIX = struct.Struct(">II")
+PREFIX_SIZE = _PREFIX.size
+_TYPE_SIZE = 4
+DEFAULT_MAX_FRAME_SIZE = 5 * 1024 * 1024 + 64
+"""Bytes: the servers' default body limit, and room for the largest head (protocol 1.2)."""
+
+
+class Frame(NamedTuple):
+    """One frame: its type (RESPONSE, ERROR or MESSAGE) and its data."""
+
+    type: int
+    data: bytes
+
+
+def encode_frame(frame_type: int, data: bytes) -> bytes:
+    """The bytes of one frame."""
+    return _PREFIX.pack(len(data) + _TYPE_SIZE, frame_type) + data
+
+
+OK_FRAME = encode_frame(RESPONSE, OK)
+HEARTBEAT_FRAME = encode_frame(RESPONSE, HEARTBEAT)
+CLOSE_WAIT_FRAME = encode_frame(RESPONSE, CLOSE_WAIT)
+
+
+class Tail:
+    """What came after the last complete frame, until the rest of its frame has come.
+
+    Pieces are joined once, when the frame is complete: appending to one bytes object would
+    copy a large frame once per read.
+    """
+
+    __slots__ = ("_have", "_need", "_pieces", "max_frame_size")
+
+    def __init__(self, max_frame_size: int) -> None:
+        self.max_frame_size = max_frame_size
+        self._pieces: list[bytes] = []
+        self._have = 0
+        self._need = 0
+
+    @property
+    def missing(self) -> int:
+        """Bytes still to come of a frame whose size is known; 0 if there is none."""
+        return max(0, self._need - self._have) if self._have >= _TYPE_SIZE else 0
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return self._have
+
+    def join(self, data: bytes) -> bytes | None:
+        """*data* behind what was held, or None while the frame is still incomplete."""
+        if not self._pieces:
+            return data
+        self._pieces.append(data)
+        self._have += len(data)
+        if self._have < self._need:
+            return None
+        whole = b"".join(self._pieces)
+        self.clear()
+        return whole
+
+    def keep(self, rest: bytes) -> None:
+        """Hold *rest*, the beginning of an incomplete frame; refuses an illegal size."""
+        if not rest:
+            return
+        self._pieces.append(rest)
+        self._have = len(rest)
+        self._need = PREFIX_SIZE
+        if len(rest) >= _TYPE_SIZE:
+            size = int.from_bytes(rest[:_TYPE_SIZE])
+            check_size(size, self.max_frame_size)
+            self._need = max(PREFIX_SIZE, size + _TYPE_SIZE)
+
+    def clear(self) -> bytes:
+        """Forget, and return, what is held."""
+        held = b"".join(self._pieces)
+        self._pieces.clear()
+        self._have = self._need = 0
+        return held
+
+
+def check_size(size: int, max_frame_size: int) -> None:
+    """Refuse a size word that no server may send."""
+    if size < _TYPE_SIZE:
+        raise ProtocolError(f"frame size {size} is less than {_TYPE_SIZE}: the peer is no nsqd")
+    if size > max_frame_size:
+        raise ProtocolError(
+            f"frame of {size} bytes exceeds max_frame_size={max_frame_size}"
+            f"{_looks_like_http(size)}"
+        )
+
+
+def check_type(frame_type: int) -> None:
+    """Refuse a frame type that does not exist."""
+    if frame_type > MESSAGE:
+        raise ProtocolError(f"unknown frame type {frame_type}: the peer is no nsqd")
+
+
+def _looks_like_http(size: int) -> str:
+    """The usual mistake deserves its name: the HTTP port was given for the TCP port."""
+    is_http = size.to_bytes(4) == b"HTTP"
+    return " (the peer speaks HTTP: use the TCP port, usually 4150)" if is_http else ""
+
+
+class FrameDecoder:
+    """Cuts a server's stream into frames.
+
+    ``feed`` raises :class:`ProtocolError` for a size below 4 or above *max_frame_size*, and for
+    an unknown type; nothing is allocated for the frame before.
+    """
+
+    __slots__ = ("_tail",)
+
+    def __init__(self, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE) -> None:
+        self._tail = Tail(max_frame_size)
+
+    @property
+    def missing(self) -> int:
+        """Bytes still to come of the frame under way, as far as its size is known."""
+        return self._tail.missing
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held that belong to no complete frame."""
+        return self._tail.size
+
+    def take_rest(self) -> bytes:
+        """Hand over what is held: after an upgrade it belongs to the next layer."""
+        return self._tail.clear()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that *data* completes, in order."""
+        frames: list[Frame] = []
+        stream = self._tail.join(data)
+        if stream is None:
+            return frames
+        position, length = 0, len(stream)
+        while length - position >= PREFIX_SIZE:
+            size, frame_type = _PREFIX.unpack_from(stream, position)
+            check_size(size, self._tail.max_frame_size)
+            check_type(frame_type)
+            end = position + _TYPE_SIZE + size
+            if end > length:
+                break
+            frames.append(Frame(frame_type, stream[position + PREFIX_SIZE : end]))
+            position = end
+        self._tail.keep(stream[position:])
+        return frames
+
+    def next(self, data: bytes) -> tuple[Frame, bytes] | None:
+        """The first frame that *data* completes, and the bytes behind it.
+
+        For the handshake, where the bytes behind a frame may belong to another layer.
+        """
+        stream = self._tail.join(data)
+        if stream is None:
+            return None
+        if len(stream) >= PREFIX_SIZE:
+            size, frame_type = _PREFIX.unpack_from(stream)
+            check_size(size, self._tail.max_frame_size)
+            check_type(frame_type)
+            end = _TYPE_SIZE + size
+            if end <= len(stream):
+                return Frame(frame_type, stream[PREFIX_SIZE:end]), stream[end:]
+        self._tail.keep(stream)
+        return None
