@@ -69,7 +69,14 @@ class TransportError(NsqError):
 
 
 class ConnectError(TransportError):
-    """No usable connection: refused, unreachable, or the handshake failed."""
+    """No usable connection: refused, unreachable, or the handshake failed.
+
+    ``permanent`` tells that the same options will fail again.
+    """
+
+    def __init__(self, message: str, *, permanent: bool = False) -> None:
+        super().__init__(message)
+        self.permanent = permanent
 
 
 class TlsRequired(ConnectError):
@@ -121,9 +128,6 @@ class ServerError(TransportError):
         super().__init__(f"{code} {detail}".rstrip())
         self.code = code
         self.detail = detail
-
-    def __reduce__(self) -> tuple[type[ServerError], tuple[str, str]]:
-        return type(self), (self.code, self.detail)
 
 
 class SubscribeError(NsqError):

@@ -12,7 +12,10 @@ from nsqsmart.errors import ConfigError
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
 _MAX_NAME = 64
 _MAX_PORT = 65535
-_HOST = re.compile(r"[^\s/@?#\[\],]+")
+# \d and \w would take digits and letters of every script.
+_PORT = r"(?::([0-9]{1,5}))?"
+_HOST = re.compile(r"([^\s\x00-\x1f\x7f/@?#\[\],:]+)" + _PORT)
+_IPV6 = re.compile(r"\[([0-9a-fA-F.]*:[0-9a-fA-F:.]*(?:%[a-zA-Z0-9_.-]+)?)\]" + _PORT)
 MAX_PARTITION = 1023
 """The largest partition number a redesigned nsqd can hold (10 bits of the message id)."""
 
@@ -33,9 +36,8 @@ class Address(NamedTuple):
     @classmethod
     def parse(cls, text: str, default_port: int) -> Address:
         """``host``, ``host:port``, ``[v6]`` or ``[v6]:port``; raises :class:`ConfigError`."""
-        bracketed = re.fullmatch(r"\[([0-9a-fA-F:.%\w]+)\](?::(\d{1,5}))?", text)
-        match = bracketed or re.fullmatch(r"([^:]+)(?::(\d{1,5}))?", text)
-        if not match or not (bracketed or _HOST.fullmatch(match[1])):
+        match = _IPV6.fullmatch(text) or _HOST.fullmatch(text)
+        if not match:
             raise ConfigError(
                 f"address {text!r} is not host:port; write an IPv6 host in brackets, as [::1]:4150"
             )

@@ -1,1 +1,5 @@
-"""To be written."""
+"""What users hold: Producer, Consumer, Message; composed of net and policy.
+
+``directory`` keeps the picture of the cluster; the ``producer`` routes, lends, exchanges and
+retries; the ``consumer`` keeps a ``subscription`` per partition and a ``crew`` of workers.
+"""

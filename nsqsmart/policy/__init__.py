@@ -1,1 +1,6 @@
-"""To be written."""
+"""Decisions without I/O: every function here takes the time as an argument.
+
+``lookup_answers`` reads what a lookup said and ``topology`` merges it into one immutable picture;
+``routing`` chooses a target, ``retry`` what follows a failure, ``flow`` how much each connection
+may have in flight, ``ordering`` whether a partition's messages come in order.
+"""

@@ -61,16 +61,11 @@ class CommandDecoder:
 
     def take(self, count: int) -> bytes | None:
         """Exactly *count* bytes, or None while they have not all come."""
-        if self.buffered < count:
-            return None
-        end = self._start + count
-        data = bytes(memoryview(self._buffer)[self._start : end])
-        self._start = end
-        return data
+        return None if self.buffered < count else self._cut(count)
 
     def take_rest(self) -> bytes:
         """Everything held: after an upgrade it belongs to the next layer."""
-        return self.take(self.buffered) or b""
+        return self._cut(self.buffered)
 
     def take_fins(self) -> list[bytes]:
         """The ids of the FINs at the head of the stream that stand complete, in one sweep.
@@ -114,7 +109,7 @@ class CommandDecoder:
 
     def _ack(self, verb: bytes) -> Command | None:
         """FIN and REQ: the id by width, then the rest of the line (protocol 1.4)."""
-        first = self._newline(self._start, self._start)
+        first = self._newline(self._start)
         if first is None:
             return None
         head_end = self._start + _ACK_HEAD
@@ -129,30 +124,33 @@ class CommandDecoder:
 
     def _touch(self) -> Command | None:
         """TOUCH: at least 23 bytes, LFs among them or not; nothing is read behind them."""
-        newline = self._newline(self._start, self._start)
+        newline = self._newline(self._start)
         if newline is None:
             return None
         end = max(newline + 1, self._start + _TOUCH_SIZE)
         if end > len(self._buffer):
             return None
-        data = self.take(end - self._start) or b""
+        data = self._cut(end - self._start)
         return Command(b"TOUCH", (data[6:_TOUCH_HEAD],))
 
-    def _newline(self, start: int, search_from: int) -> int | None:
-        """Where the line that begins at *start* ends; refuses one beyond the limit."""
+    def _newline(self, search_from: int) -> int | None:
+        """Where the line at the head of the stream ends; refuses one beyond the limit."""
         newline = self._buffer.find(b"\n", search_from)
-        came = len(self._buffer) - start
-        if newline - start >= self._max_line or (newline == -1 and came >= self._max_line):
+        length = self.buffered if newline == -1 else newline - self._start
+        if length >= self._max_line:
             raise LineTooLong(f"command line exceeds {self._max_line} bytes")
         return None if newline == -1 else newline
 
     def _line(self, search_from: int) -> bytes | None:
         """The line at the head of the stream, its LF taken off."""
-        newline = self._newline(self._start, search_from)
-        if newline is None:
-            return None
-        line = self.take(newline + 1 - self._start)
-        return None if line is None else line[:-1]
+        newline = self._newline(search_from)
+        return None if newline is None else self._cut(newline + 1 - self._start)[:-1]
+
+    def _cut(self, count: int) -> bytes:
+        end = self._start + count
+        data = bytes(memoryview(self._buffer)[self._start : end])
+        self._start = end
+        return data
 
     @staticmethod
     def _tokens(line: bytes) -> Command:

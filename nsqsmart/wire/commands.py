@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 MAGIC_V2 = b"  V2"
 MAGIC_V1 = b"  V1"
@@ -23,8 +24,9 @@ _EXT_LENGTH = struct.Struct(">H")
 _pack = _LENGTH.pack
 
 
+@lru_cache(maxsize=4096)
 def prefix(verb: str, topic: str, partition: int | None = None) -> bytes:
-    """The line of a publish command; worth keeping, for it is the same for every message."""
+    """The line of a publish command; kept, for it is the same for every message."""
     return (f"{verb} {topic}\n" if partition is None else f"{verb} {topic} {partition}\n").encode()
 
 

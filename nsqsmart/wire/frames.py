@@ -56,8 +56,8 @@ class Tail:
 
     @property
     def missing(self) -> int:
-        """Bytes still to come of a frame whose size is known; 0 if there is none."""
-        return max(0, self._need - self._have) if self._have >= _TYPE_SIZE else 0
+        """Bytes still to come of a frame whose head has come; 0 if there is none."""
+        return self._need - self._have if self._have >= PREFIX_SIZE else 0
 
     @property
     def size(self) -> int:
@@ -72,9 +72,7 @@ class Tail:
         self._have += len(data)
         if self._have < self._need:
             return None
-        whole = b"".join(self._pieces)
-        self.clear()
-        return whole
+        return self.clear()
 
     def keep(self, rest: bytes) -> None:
         """Hold *rest*, the beginning of an incomplete frame; refuses an illegal size."""
@@ -82,11 +80,12 @@ class Tail:
             return
         self._pieces.append(rest)
         self._have = len(rest)
-        self._need = PREFIX_SIZE
+        # Size and type are judged as soon as they have come, whatever the cut.
+        self._need = _TYPE_SIZE
         if len(rest) >= _TYPE_SIZE:
             size = int.from_bytes(rest[:_TYPE_SIZE])
             check_size(size, self.max_frame_size)
-            self._need = max(PREFIX_SIZE, size + _TYPE_SIZE)
+            self._need = size + _TYPE_SIZE if len(rest) >= PREFIX_SIZE else PREFIX_SIZE
 
     def clear(self) -> bytes:
         """Forget, and return, what is held."""
@@ -102,8 +101,7 @@ def check_size(size: int, max_frame_size: int) -> None:
         raise ProtocolError(f"frame size {size} is less than {_TYPE_SIZE}: the peer is no nsqd")
     if size > max_frame_size:
         raise ProtocolError(
-            f"frame of {size} bytes exceeds max_frame_size={max_frame_size}"
-            f"{_looks_like_http(size)}"
+            f"frame of {size} bytes exceeds max_frame_size={max_frame_size}{_looks_like_http(size)}"
         )
 
 

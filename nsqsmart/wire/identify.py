@@ -13,10 +13,11 @@ from nsqsmart.errors import ProtocolError
 from nsqsmart.names import Dialect
 from nsqsmart.wire.frames import OK
 
-T = TypeVar("T", int, str, bool)
+T = TypeVar("T")
 
 _REDESIGNED_MARK = "-HA."
 _OFF = -1
+_MAX_INT = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ def decode_grant(data: bytes) -> Grant:
 def _read(document: dict[str, Any], name: str, default: T) -> T:
     value = document.get(name, default)
     # bool is an int to Python, and no count to us.
-    if type(value) is not type(default):
+    if type(value) is not type(default) or (isinstance(value, int) and not 0 <= value <= _MAX_INT):
         kind = type(default).__name__
         raise ProtocolError(f"the answer to IDENTIFY has no usable {name}: {kind} expected")
     return value

@@ -67,11 +67,12 @@ class SnappyStream:
     """
 
     def __init__(self) -> None:
-        import snappy  # type: ignore[import-untyped]  # noqa: PLC0415 - paid by who compresses
+        import snappy  # noqa: PLC0415 - paid by who compresses
 
         self._compressor = snappy.StreamCompressor()
         self._decompressor = snappy.StreamDecompressor()
         self._held = b""
+        self._position = 0
         self._started = False
 
     def outgoing(self, data: bytes) -> bytes:
@@ -88,14 +89,17 @@ class SnappyStream:
                 raise CompressionError(f"corrupt snappy stream: {error}") from error
             if piece:
                 yield piece
+        # Once per call: a chunk may be as short as 4 bytes, cutting each off would be quadratic.
+        self._held = self._held[self._position :]
+        self._position = 0
 
     def _next_chunk(self) -> bytes | None:
         if not self._started:
             return self._header()
-        if len(self._held) < _CHUNK_HEAD:
+        head = self._held[self._position : self._position + _CHUNK_HEAD]
+        if len(head) < _CHUNK_HEAD:
             return None
-        kind = self._held[0]
-        length = int.from_bytes(self._held[1:_CHUNK_HEAD], "little")
+        kind, length = head[0], int.from_bytes(head[1:], "little")
         if length > _MAX_CHUNK:
             raise CompressionError(f"snappy chunk of {length} bytes exceeds {_MAX_CHUNK}")
         if kind not in _DATA_CHUNKS and kind < _FIRST_SKIPPABLE:
@@ -110,7 +114,9 @@ class SnappyStream:
         return header
 
     def _cut(self, count: int) -> bytes | None:
-        if len(self._held) < count:
+        end = self._position + count
+        if len(self._held) < end:
             return None
-        chunk, self._held = self._held[:count], self._held[count:]
+        chunk = self._held[self._position : end]
+        self._position = end
         return chunk

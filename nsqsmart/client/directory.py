@@ -1,0 +1,200 @@
+"""The current picture of every topic, refreshed on use and in single flight."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from random import uniform
+from time import monotonic
+
+from nsqsmart.config import ClientConfig, Endpoint
+from nsqsmart.errors import DiscoveryError
+from nsqsmart.names import Address
+from nsqsmart.net.lookup import Access, LookupClient, LookupOptions
+from nsqsmart.policy.lookup_answers import Node, TopicState
+from nsqsmart.policy.topology import Refused, Topology, direct, merge
+
+log = logging.getLogger("nsqsmart")
+
+_POLL_ORIGINAL = 60.0
+_POLL_REDESIGNED = 20.0
+
+
+class _Entry:
+    """What is known of one topic."""
+
+    __slots__ = ("asked_at", "failure", "flights", "flying", "refused", "stale_at", "topology")
+
+    def __init__(self) -> None:
+        self.topology: Topology | None = None
+        self.failure: DiscoveryError | None = None
+        self.refused: set[Refused] = set()
+        self.flying = False
+        self.flights = 0
+        self.asked_at = -3600.0
+        self.stale_at = 0.0
+
+
+class Directory:
+    """Keeps one immutable :class:`Topology` per topic.
+
+    A refresh is single flight: whoever needs it meanwhile waits for its result. When every lookup
+    fails the last good picture serves. No thread of its own.
+    """
+
+    def __init__(self, endpoint: Endpoint, config: ClientConfig, access: Access) -> None:
+        self._config = config
+        self._access = access
+        self._direct = () if endpoint.discovers else endpoint.addresses
+        self._lookup: LookupClient | None = None
+        if endpoint.discovers:
+            options = LookupOptions(
+                config.lookupd_request_timeout,
+                config.listlookup_interval,
+                config.lookupd_failure_threshold,
+            )
+            self._lookup = LookupClient(endpoint.addresses, options)
+        self._changed = threading.Condition(threading.Lock())  # guards the entries
+        self._entries: dict[str, _Entry] = {}
+
+    def get(self, topic: str, deadline: float) -> Topology:
+        """The picture of *topic*: at once if there is one, else from the lookups.
+
+        The first caller after the poll interval refreshes it; others go on with the old one.
+        Raises DiscoveryError when there is no picture and no lookup answers.
+        """
+        entry = self._entries.get(topic)
+        known = entry.topology if entry else None
+        if known is None:
+            return self.refresh(topic, 0, deadline)
+        if entry and monotonic() >= entry.stale_at and not entry.flying:
+            return self.refresh(topic, known.generation, deadline, wait=False)
+        return known
+
+    def refresh(
+        self,
+        topic: str,
+        seen: int,
+        deadline: float,
+        *,
+        refused: Collection[Refused] = (),
+        wait: bool = True,
+    ) -> Topology:
+        """A picture newer than generation *seen*.
+
+        *refused* are leaders an error has proved wrong. The lookups are asked at most once per
+        ``lookupd_min_refresh_interval``; with *wait* False the old picture comes back instead of
+        a wait. When the lookups fail, the old one serves; raises DiscoveryError if there is none.
+        """
+        if self._direct:
+            known = self._entries.setdefault(topic, _Entry())
+            known.topology = known.topology or direct(topic, self._direct)
+            known.stale_at = math.inf
+            return known.topology
+        entry, mine = self._join(topic, seen, deadline, refused, wait=wait)
+        if mine:
+            self._fly(topic, entry, deadline)
+        if entry.topology is None:
+            raise entry.failure or DiscoveryError(f"no picture of topic {topic!r} in time")
+        return entry.topology
+
+    def _join(
+        self, topic: str, seen: int, deadline: float, refused: Collection[Refused], *, wait: bool
+    ) -> tuple[_Entry, bool]:
+        """Wait for a flight under way, or be told to fly."""
+        with self._changed:
+            entry = self._entries.setdefault(topic, _Entry())
+            entry.refused.update(refused)
+            flights = entry.flights
+            while True:
+                now = monotonic()
+                if entry.topology and entry.topology.generation > seen:
+                    return entry, False
+                allowed = entry.asked_at + self._config.lookupd_min_refresh_interval
+                if not entry.flying and now >= allowed:
+                    entry.flying = True
+                    entry.asked_at = now
+                    return entry, True
+                landed = entry.flights > flights
+                if landed or now >= deadline or (not wait and entry.topology):
+                    return entry, False
+                until = deadline if entry.flying else min(allowed, deadline)
+                self._changed.wait(until - now)
+
+    def _fly(self, topic: str, entry: _Entry, deadline: float) -> None:
+        topology: Topology | None = None
+        failure: DiscoveryError | None = None
+        try:
+            topology = self._ask(topic, entry, deadline)
+        except DiscoveryError as error:
+            failure = error
+            log.warning("lookup of topic %s failed: %s", topic, error)
+        finally:
+            with self._changed:
+                if topology:
+                    entry.topology = topology
+                    entry.refused.clear()
+                    entry.stale_at = monotonic() + self._interval(topology)
+                entry.failure = failure
+                entry.flights += 1
+                entry.flying = False
+                self._changed.notify_all()
+
+    def _ask(self, topic: str, entry: _Entry, deadline: float) -> Topology:
+        assert self._lookup is not None  # noqa: S101 - direct addresses never get here
+        answers = self._lookup.ask(topic, self._access, deadline).answers
+        usable = [
+            replace(
+                answer,
+                leaders=self._map_leaders(answer.leaders),
+                producers=tuple(filter(None, map(self._map, answer.producers))),
+            )
+            for answer in answers
+        ]
+        refused = frozenset(entry.refused)
+        return merge(topic, usable, entry.topology, now=monotonic(), refused=refused)
+
+    def nodes_for_new_topic(self, topic: str, deadline: float) -> tuple[Node, ...]:
+        """Where an original cluster takes the first publish of a topic; () on any other."""
+        if self._lookup is None or not self._lookup.original:
+            return ()
+        found = self._lookup.nodes_for_new_topic(topic, deadline)
+        return tuple(filter(None, map(self._map, found)))
+
+    def poll_interval(self, topology: Topology) -> float:
+        """Seconds between polls, without jitter."""
+        default = _POLL_REDESIGNED if topology.redesigned else _POLL_ORIGINAL
+        return self._config.lookupd_poll_interval or default
+
+    def _interval(self, topology: Topology) -> float:
+        if topology.state is not TopicState.FOUND:
+            return self._config.lookupd_min_refresh_interval
+        jitter = uniform(0.0, self._config.lookupd_poll_jitter)  # noqa: S311 - spreads load
+        return self.poll_interval(topology) * (1.0 + jitter)
+
+    def _map_leaders(self, leaders: Mapping[int, Node]) -> dict[int, Node]:
+        mapped = ((number, self._map(node)) for number, node in leaders.items())
+        return {number: node for number, node in mapped if node}
+
+    def _map(self, node: Node) -> Node | None:
+        """The node at the address to dial (``address_map``), or None if the policy refuses it."""
+        address = _translate(node.address, self._config.address_map)
+        policy = self._config.address_policy
+        if policy and not policy(address):
+            log.warning("address_policy refuses %s", address)
+            return None
+        return node._replace(address=address)
+
+
+def _translate(
+    address: Address, table: Mapping[str, str] | Callable[[Address], Address | str] | None
+) -> Address:
+    if table is None:
+        return address
+    found = table(address) if callable(table) else table.get(str(address)) or table.get(address.host)
+    if found is None:
+        return address
+    return Address.parse(found, address.port) if isinstance(found, str) else Address(*found)

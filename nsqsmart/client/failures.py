@@ -1,0 +1,66 @@
+"""From what went wrong to the error a caller of publish sees."""
+
+from __future__ import annotations
+
+from nsqsmart.errors import (
+    ClientClosed,
+    MessageRejected,
+    NotAuthorized,
+    NotSupported,
+    NsqError,
+    PartitionUnavailable,
+    PublishError,
+    PublishFailed,
+    PublishTimeout,
+    ServerError,
+    TransportError,
+)
+from nsqsmart.policy.retry import Retry
+from nsqsmart.wire import answers
+
+_HINTS = {
+    answers.TOPIC_NOT_EXIST: "create the topic, or check its name",
+    "E_AUTH_FIRST": "give auth_secret",
+    "E_UNAUTHORIZED": "the secret does not permit publishing to this topic",
+    "E_BAD_MESSAGE": "the body exceeds the server's --max-msg-size, or is malformed",
+}
+
+
+class NoLeader(TransportError):
+    """The key's partition, or every one, has no known leader."""
+
+
+def code_of(error: NsqError) -> str:
+    """The server's code, or the kind of failure."""
+    return error.code if isinstance(error, ServerError) else type(error).__name__
+
+
+def publish_error(topic: str, retry: Retry, error: NsqError, *, now: float) -> PublishError:
+    """The error to raise when *error* was the last straw."""
+    kind = _kind(error, retry, now)
+    code = code_of(error)
+    tries = len(retry.attempts)
+    times = f"after {tries} attempts" if tries > 1 else "failed"
+    return kind(
+        f"publish to {topic!r} {times}: {error} (outcome: {retry.outcome})",
+        outcome=retry.outcome,
+        answered=retry.answered,
+        code=code,
+        attempts=retry.attempts,
+        hint=_HINTS.get(code, ""),
+    )
+
+
+def _kind(error: NsqError, retry: Retry, now: float) -> type[PublishError]:
+    code = code_of(error)
+    if code in answers.UNAUTHORIZED:
+        return NotAuthorized
+    if code == "E_EXT_NOT_SUPPORT":
+        return NotSupported
+    if code in answers.BAD_INPUT:
+        return MessageRejected
+    if isinstance(error, NoLeader):
+        return PartitionUnavailable
+    if isinstance(error, ClientClosed):
+        return PublishFailed
+    return PublishTimeout if now >= retry.deadline else PublishFailed

@@ -1,0 +1,173 @@
+"""A message as the handler gets it."""
+
+from __future__ import annotations
+
+import json
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from nsqsmart.errors import AlreadyResponded
+from nsqsmart.wire import messages as layout
+
+if TYPE_CHECKING:
+    from nsqsmart.client.subscription import Subscription
+
+_TAG = "##client_dispatch_tag"
+
+
+class Requeue(Exception):  # noqa: N818 - a wish, not an error
+    """Raise or return it in a handler: deliver the message again.
+
+    Args:
+        delay: seconds; None is the consumer's ``default_requeue_delay`` times the attempts.
+        backoff: whether the consumer shall slow down, as after an error.
+    """
+
+    def __init__(self, delay: float | None = None, *, backoff: bool = True) -> None:
+        super().__init__(delay, backoff)
+        self.delay = delay
+        self.backoff = backoff
+
+
+class Message:
+    """One delivery; it belongs to the thread that handles it.
+
+    Attributes:
+        body: bytes.
+        id: 16 raw bytes; opaque on an original nsqd.
+        timestamp: nanoseconds since the epoch, when the server took it.
+        attempts: deliveries so far, this one included (a redesigned leader counts afresh).
+        offset, size: where its record lies in the partition's log; None unless ordered or
+            ``positions=True``.
+        received_at: monotonic seconds.
+    """
+
+    __slots__ = (
+        "_ext",
+        "_subscription",
+        "answered",
+        "attempts",
+        "body",
+        "id",
+        "offset",
+        "received_at",
+        "size",
+        "timestamp",
+    )
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        timestamp: int,
+        attempts: int,
+        message_id: bytes,
+        body: bytes,
+    ) -> None:
+        self._subscription = subscription
+        self.timestamp = timestamp
+        self.attempts = attempts
+        self.id = message_id
+        self.body = body
+        self.received_at = subscription.batch_at
+        self.answered = False
+        self.offset: int | None = None
+        self.size: int | None = None
+        self._ext: bytes | None = None
+
+    @classmethod
+    def from_raw(cls, subscription: Subscription, raw: layout.RawMessage) -> Message:
+        """A message of any layout but the plain one."""
+        message = cls(subscription, raw.timestamp, raw.attempts, raw.id, raw.body)
+        message.offset, message.size = raw.offset, raw.size
+        message._ext = raw.ext if raw.ext_version == layout.EXT_JSON else None
+        return message
+
+    @property
+    def topic(self) -> str:
+        """The topic it was published to."""
+        return self._subscription.topic
+
+    @property
+    def channel(self) -> str:
+        """The channel it was delivered on."""
+        return self._subscription.channel
+
+    @property
+    def partition(self) -> int | None:
+        """Its partition; None on an original server."""
+        return self._subscription.target.partition
+
+    @property
+    def nsqd(self) -> str:
+        """The nsqd it came from, "host:port"."""
+        return str(self._subscription.target.address)
+
+    @property
+    def internal_id(self) -> int:
+        """The server's number of it, growing within a partition (redesigned)."""
+        return layout.internal_id(self.id)
+
+    @property
+    def trace_id(self) -> int:
+        """What the publisher gave for tracing, or 0 (redesigned)."""
+        return layout.trace_id(self.id)
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """The JSON extension header; {} without one."""
+        try:
+            found = json.loads(self._ext) if self._ext else {}
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def tag(self) -> str | None:
+        """The tag it was published with, if any."""
+        found = self.headers.get(_TAG)
+        return found if isinstance(found, str) else None
+
+    @property
+    def deadline(self) -> float:
+        """When the server gives it to somebody else (monotonic seconds), unless touched."""
+        return self.received_at + self._subscription.msg_timeout
+
+    @property
+    def expired(self) -> bool:
+        """Whether an answer would come too late."""
+        return monotonic() >= self.deadline
+
+    def finish(self) -> bool:
+        """Done: the server forgets it. False if it was too late; nothing is sent then.
+
+        Raises AlreadyResponded the second time.
+        """
+        self._answer()
+        return self._subscription.finish(self)
+
+    def requeue(self, delay: float | None = None, *, backoff: bool = True) -> bool:
+        """Deliver it again after *delay* seconds (default: see :class:`Requeue`).
+
+        On an ordered topic it is held here under TOUCH and its partition waits. False if it was
+        too late; raises AlreadyResponded the second time.
+        """
+        self._answer()
+        return self._subscription.requeue(self, delay, backoff=backoff)
+
+    def touch(self) -> bool:
+        """Ask for a fresh ``msg_timeout``; False if it is too late."""
+        if self.answered:
+            raise AlreadyResponded("the message was answered before")
+        if not self._subscription.touch(self):
+            return False
+        self.received_at = monotonic()
+        return True
+
+    def _answer(self) -> None:
+        if self.answered:
+            raise AlreadyResponded("the message was finished or requeued before")
+        self.answered = True
+
+    def __repr__(self) -> str:
+        where = f"{self.topic}/{self.channel}"
+        return f"<Message {self.id.hex()} of {where} attempts={self.attempts} {len(self.body)} B>"

@@ -1,0 +1,284 @@
+"""One publish call: route, lend, exchange, classify, look up again, retry; one deadline.
+
+All of it runs in the caller's thread.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from dataclasses import dataclass
+from time import monotonic, sleep
+
+from nsqsmart.client.directory import Directory
+from nsqsmart.client.failures import NoLeader, code_of, publish_error
+from nsqsmart.client.receipt import Receipt
+from nsqsmart.client.turns import Turns
+from nsqsmart.config import ProducerConfig
+from nsqsmart.errors import (
+    Attempt,
+    ClientClosed,
+    NotSupported,
+    OrderingNotSupported,
+
+    PartitionCountChanged,
+    ProtocolError,
+    TopicHasNoChannel,
+    TopicNotExist,
+    TransportError,
+)
+from nsqsmart.names import Address
+from nsqsmart.net.connection import Connection
+from nsqsmart.net.pool import ConnectionPool
+from nsqsmart.policy.lookup_answers import TopicState
+from nsqsmart.policy.retry import Retry, Verdict, judge
+from nsqsmart.policy.routing import Key, Rotation, partition_for
+from nsqsmart.policy.topology import Refused, Target, Topology
+from nsqsmart.wire import commands
+from nsqsmart.wire.receipts import TracedReceipt, decode_receipt
+
+_RESPONSE_TIMEOUT = 10.0
+# A redesigned nsqd that lost a follower answers after 12 s (cluster 6.1).
+_RESPONSE_TIMEOUT_REDESIGNED = 20.0
+_UNKNOWN_LOOKUPS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What one call is to publish; ``trace_id`` None is untraced, ``must_trace`` the caller's."""
+
+    topic: str
+    body: bytes
+    key: Key | None = None
+    partition: int | None = None
+    trace_id: int | None = None
+    must_trace: bool = False
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it belongs to one partition and to no other."""
+        return self.key is not None or self.partition is not None
+
+
+class Publisher:
+    """The parts that a producer's calls share, in one process."""
+
+    def __init__(self, config: ProducerConfig, directory: Directory, pool: ConnectionPool) -> None:
+        self.config = config
+        self.directory = directory
+        self.pool = pool
+        self.turns = Turns()
+        self.rotation = Rotation(random.randrange(1 << 16))  # noqa: S311 - spreads producers
+
+    def publish(self, publication: Publication, deadline: float) -> Receipt:
+        """Return once an nsqd has it, or raise a PublishError (ClientClosed: not even tried)."""
+        return _Call(self, publication, deadline).run()
+
+
+class _Call:
+    """The state of one publish call."""
+
+    def __init__(self, shared: Publisher, publication: Publication, deadline: float) -> None:
+        config = shared.config
+        self._shared = shared
+        self._publication = publication
+        self._retry = Retry(
+            deadline, config.retry_pause, config.max_retry_pause, config.publish_attempts
+        )
+        self._topology: Topology | None = None
+        self._target: Target | None = None
+        self._partition: int | None = None
+        self._turn: threading.Lock | None = None
+        self._avoid: set[Address] = set()
+        self._unknown_in: set[int] = set()
+
+    def run(self) -> Receipt:
+        """Attempt until it is stored, or policy or time ends it."""
+        try:
+            while True:
+                started = monotonic()
+                try:
+                    return self._attempt()
+                except TransportError as error:
+                    self._recover(error, started)
+                except ClientClosed as error:
+                    raise self._failure(error) from error
+        finally:
+            if self._turn and self._partition is not None:
+                key = (self._publication.topic, self._partition)
+                self._shared.turns.give_up(key, self._turn)
+
+    def _attempt(self) -> Receipt:
+        self._target = None
+        publication, deadline = self._publication, self._retry.deadline
+        topology = self._topology
+        if topology is None:
+            topology = self._shared.directory.get(publication.topic, deadline)
+            self._topology = topology
+        target = self._target = self._route(topology)
+        command, traced = self._command(target)
+        with self._shared.pool.lend(target.address, deadline) as connection:
+            limit = min(deadline, monotonic() + self._response_timeout(target))
+            receipt = _understand(connection, connection.exchange(command, limit), traced)
+        return self._receipt(target, receipt)
+
+    def _route(self, topology: Topology) -> Target:
+        publication = self._publication
+        if topology.state is not TopicState.FOUND:
+            return self._route_unknown(topology)
+        if not publication.keyed:
+            if not topology.targets:
+                raise NoLeader(f"no partition of topic {publication.topic!r} has a leader")
+            return self._shared.rotation.pick(topology.targets, self._avoid)
+        partition = self._keep_to_partition(topology)
+        leader = topology.leaders.get(partition)
+        if leader is None:
+            raise NoLeader(f"partition {partition} of {publication.topic!r} has no leader")
+        return Target(leader, partition)
+
+    def _keep_to_partition(self, topology: Topology) -> int:
+        """The message's one partition; waits for its turn there."""
+        publication = self._publication
+        if not topology.redesigned:
+            raise OrderingNotSupported(
+                f"topic {publication.topic!r} is on an original NSQ, which has no partitions",
+                hint="publish without key= and partition=",
+            )
+        count = topology.partition_num
+        partition = publication.partition
+        if partition is None and publication.key is not None:
+            partition = partition_for(publication.key, count, self._shared.config.sharding)
+        if self._partition not in (None, partition):
+            raise PartitionCountChanged(
+                f"topic {publication.topic!r} now has {count} partitions; "
+                f"the key moved from {self._partition} to {partition}",
+                outcome=self._retry.outcome,
+                attempts=self._retry.attempts,
+            )
+        assert partition is not None  # noqa: S101 - keyed means one of the two is there
+        if partition >= count:
+            raise NoLeader(f"topic {publication.topic!r} has {count} partitions, no {partition}")
+        self._partition = partition
+        if self._turn is None and self._shared.config.serialize:
+            key = (publication.topic, partition)
+            self._turn = self._shared.turns.take(key, self._retry.deadline)
+        return partition
+
+    def _route_unknown(self, topology: Topology) -> Target:
+        """A topic that no lookup knows, or that has no channel yet."""
+        topic = self._publication.topic
+        if topology.state is TopicState.NO_CHANNEL:
+            raise TopicHasNoChannel(
+                f"topic {topic!r} has no channel, and takes no messages without one",
+                outcome=self._retry.outcome,
+                attempts=self._retry.attempts,
+                hint=f"start a consumer, or POST /channel/create?topic={topic}&channel=NAME "
+                "to the leader of each partition",
+            )
+        directory = self._shared.directory
+        nodes = directory.nodes_for_new_topic(topic, self._retry.deadline)
+        if nodes and not self._publication.keyed:
+            targets = [Target(node, None) for node in nodes]
+            return self._shared.rotation.pick(targets, self._avoid)
+        if nodes:
+            self._keep_to_partition(topology)
+        self._unknown_in.add(topology.generation)
+        if len(self._unknown_in) >= _UNKNOWN_LOOKUPS:
+            raise TopicNotExist(
+                f"no nsqlookupd knows topic {topic!r}",
+                outcome=self._retry.outcome,
+                attempts=self._retry.attempts,
+                hint="check its name; a redesigned cluster does not create topics by itself",
+            )
+        raise NoLeader(f"no nsqlookupd knows topic {topic!r}")
+
+    def _command(self, target: Target) -> tuple[bytes, int | None]:
+        publication = self._publication
+        trace_id = publication.trace_id
+        if target.partition is None and trace_id is not None:
+            if publication.must_trace:
+                raise NotSupported(f"{target.address} is an original nsqd: it cannot trace")
+            trace_id = None
+        if trace_id is None:
+            line = commands.prefix("PUB", publication.topic, target.partition)
+            return commands.with_body(line, publication.body), None
+        line = commands.prefix("PUB_TRACE", publication.topic, target.partition)
+        return commands.traced_body(line, publication.body, trace_id), trace_id
+
+    def _response_timeout(self, target: Target) -> float:
+        redesigned = target.partition is not None
+        default = _RESPONSE_TIMEOUT_REDESIGNED if redesigned else _RESPONSE_TIMEOUT
+        return self._shared.config.response_timeout or default
+
+    def _receipt(self, target: Target, traced: TracedReceipt | None) -> Receipt:
+        tries = len(self._retry.attempts) + 1
+        topic, nsqd = self._publication.topic, str(target.address)
+        if traced is None:
+            return Receipt(topic, target.partition, nsqd, tries)
+        return Receipt(
+            topic,
+            target.partition,
+            nsqd,
+            tries,
+            traced.internal_id,
+            traced.trace_id,
+            traced.offset,
+            traced.size,
+        )
+
+    def _recover(self, error: TransportError, started: float) -> None:
+        """Prepare the next attempt after *error*, or raise what the caller shall see."""
+        publication, target = self._publication, self._target
+        config = self._shared.config
+        verdict = judge(error, keyed=publication.keyed, retry_unanswered=config.retry_unanswered)
+        now = monotonic()
+        nsqd = str(target.address) if target else None
+        partition = target.partition if target else self._partition
+        attempt = Attempt(nsqd, partition, code_of(error), now - started)
+        self._retry = self._retry.after(attempt, verdict)
+        if not self._retry.may_retry(verdict, now):
+            raise self._failure(error) from error
+        if target:
+            self._avoid.add(target.address)
+            if not error.sent:
+                self._shared.pool.retire(target.address)
+        elsewhere = self._may_go_elsewhere(verdict)
+        if not elsewhere:
+            self._avoid.clear()
+            sleep(self._retry.delay(now, random.uniform))
+        if verdict.moved:
+            self._look_again(target, wait=not elsewhere)
+
+    def _may_go_elsewhere(self, verdict: Verdict) -> bool:
+        """Whether another node can take an unkeyed message at once, without a pause."""
+        if self._publication.keyed or not verdict.elsewhere or self._topology is None:
+            return False
+        return any(target.address not in self._avoid for target in self._topology.targets)
+
+    def _look_again(self, target: Target | None, *, wait: bool) -> None:
+        seen = self._topology.generation if self._topology else 0
+        refused = [Refused(target.partition, target.address)] if target else []
+        try:
+            self._topology = self._shared.directory.refresh(
+                self._publication.topic, seen, self._retry.deadline, refused=refused, wait=wait
+            )
+        except TransportError:
+            # No lookup and no picture: the next attempt says so, and is counted.
+            self._topology = None
+
+    def _failure(self, error: TransportError | ClientClosed) -> Exception:
+        return publish_error(self._publication.topic, self._retry, error, now=monotonic())
+
+
+def _understand(connection: Connection, data: bytes, trace_id: int | None) -> TracedReceipt | None:
+    """The receipt in an answer; no success without the very OK that was asked for."""
+    try:
+        receipt = decode_receipt(data)
+        if trace_id is not None and (receipt is None or receipt.trace_id != trace_id):
+            raise ProtocolError("the receipt is not that of this message")
+    except ProtocolError:
+        connection.spoiled = True
+        raise
+    return receipt
+
+

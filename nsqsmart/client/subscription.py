@@ -1,0 +1,231 @@
+"""One subscribed connection, on a thread of its own: dial, SUB, read until it ends.
+
+A partition's thread dials for itself, so that one slow node delays no other partition.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import Protocol
+
+from nsqsmart.client.lanes import Lane
+from nsqsmart.client.message import Message
+from nsqsmart.config import ConsumerConfig
+from nsqsmart.errors import NsqError, ServerError
+from nsqsmart.net.connection import Connection, open_connection
+from nsqsmart.net.handshake import Greeting
+from nsqsmart.net.outbox import Outbox
+from nsqsmart.net.reader import Reader
+from nsqsmart.net.threads import spawn
+from nsqsmart.policy.topology import Target
+from nsqsmart.wire import commands
+from nsqsmart.wire.deliveries import DeliveryDecoder
+from nsqsmart.wire.messages import MessageLayout
+
+_SILENT_INTERVALS = 2.5
+
+
+class Owner(Protocol):
+    """What a subscription tells its consumer."""
+
+    def on_subscribed(self, subscription: Subscription) -> None:
+        """The server said OK to SUB."""
+
+    def on_ended(self, subscription: Subscription, reason: NsqError) -> None:
+        """It never began, or it ended; called once."""
+
+    def deliver(self, messages: list[Message]) -> None:
+        """Messages for the workers."""
+
+    def on_refusal(self, error: ServerError) -> None:
+        """An answer came too late for the server."""
+
+    def on_dirty(self, outbox: Outbox) -> None:
+        """Acknowledgements wait."""
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        """Have *call* made at *when*."""
+
+    def on_out_of_order(self, message: Message, before: tuple[int, int]) -> bool:
+        """A message came out of order; False ends the subscription."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to subscribe to, and how."""
+
+    topic: str
+    channel: str
+    target: Target
+    ordered: bool
+    greeting: Greeting
+    config: ConsumerConfig
+
+    @property
+    def detailed(self) -> bool:
+        """Whether messages carry offset and size."""
+        redesigned = self.target.partition is not None
+        return redesigned and (self.ordered or self.config.positions)
+
+    def command(self) -> bytes:
+        """The subscribe command."""
+        verb = commands.sub
+        if self.ordered:
+            verb = commands.sub_ordered
+        elif self.detailed:
+            verb = commands.sub_advanced
+        return verb(self.topic, self.channel, self.target.partition)
+
+
+class Subscription:
+    """One connection's life; a lost one is replaced by a new Subscription."""
+
+    def __init__(self, wish: Wish, owner: Owner) -> None:
+        self.wish = wish
+        self.topic, self.channel = wish.topic, wish.channel
+        self.target = wish.target
+        self.outbox: Outbox | None = None
+        self.reader: Reader[Message] | None = None
+        self.connection: Connection | None = None
+        self.batch_at = 0.0
+        self.msg_timeout = 60.0
+        self.close_wait = threading.Event()
+        self.lane = Lane(self, owner) if wish.ordered else None
+        self._owner = owner
+        self._abandoned = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin on a thread of its own."""
+        self._thread = spawn(f"reader-{self.target.address}-{self.target.partition}", self._run)
+
+    def join(self, deadline: float) -> bool:
+        """Wait for the thread; False if it still runs at *deadline*."""
+        if self._thread and self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, deadline - monotonic()))
+            return not self._thread.is_alive()
+        return True
+
+    def hang_up(self) -> None:
+        """End it from any thread; the reader wakes and reports."""
+        self._abandoned = True
+        if self.outbox:
+            self.outbox.break_off()
+
+    @property
+    def live(self) -> bool:
+        """Whether it is subscribed and can be answered on."""
+        return self.outbox is not None and not self.outbox.broken
+
+    @property
+    def in_flight(self) -> int:
+        """Messages received and not answered yet."""
+        if not (self.reader and self.outbox):
+            return 0
+        return max(0, self.reader.received - self.outbox.settled)
+
+    @property
+    def max_rdy(self) -> int:
+        """The largest RDY this server takes."""
+        return self.connection.grant.max_rdy_count if self.connection else 0
+
+    def finish(self, message: Message) -> bool:
+        """FIN, unless it is too late."""
+        if not self._may_answer(message):
+            return False
+        assert self.outbox is not None  # noqa: S101 - checked by _may_answer
+        self.outbox.ack(message.id)
+        return True
+
+    def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
+        """REQ; ordered: held here first, because the server ignores the delay (protocol 5.3)."""
+        if not self._may_answer(message):
+            return False
+        if self.lane:
+            self.lane.hold(message, delay, counts=backoff)
+            return True
+        config = self.wish.config
+        if delay is None:
+            delay = config.default_requeue_delay * message.attempts
+        self.send_requeue(message, min(max(0.0, delay), config.max_requeue_delay))
+        return True
+
+    def send_requeue(self, message: Message, delay: float) -> None:
+        """REQ after *delay* seconds, now."""
+        if self.outbox:
+            self.outbox.send(commands.req(message.id, round(delay * 1000)), settles=True)
+
+    def touch(self, message: Message) -> bool:
+        """TOUCH, unless it is too late."""
+        if not self._may_answer(message):
+            return False
+        assert self.outbox is not None  # noqa: S101 - checked by _may_answer
+        self.outbox.send(commands.touch(message.id))
+        return True
+
+    def close_politely(self) -> None:
+        """RDY 0 and CLS: nothing new comes once the server has confirmed."""
+        if self.outbox:
+            self.outbox.rdy = 0
+            self.outbox.send(commands.CLS)
+
+    def watch(self, now: float) -> None:
+        """End a connection that has been silent for 2.5 heartbeat intervals."""
+        interval = self.wish.config.heartbeat_interval
+        if self.reader and interval and now - self.reader.heard_at > _SILENT_INTERVALS * interval:
+            self.hang_up()
+
+    def _may_answer(self, message: Message) -> bool:
+        return self.live and not message.expired
+
+    def _run(self) -> None:
+        try:
+            reason = self._live()
+        except NsqError as error:
+            reason = error
+        finally:
+            if self.connection and not self.reader:
+                self.connection.close()
+        self.close_wait.set()
+        self._owner.on_ended(self, reason)
+
+    def _live(self) -> NsqError:
+        wish, config = self.wish, self.wish.config
+        deadline = monotonic() + config.dial_timeout + config.handshake_timeout
+        connection = open_connection(self.target.address, wish.greeting, deadline)
+        self.connection = connection
+        self.msg_timeout = connection.grant.msg_timeout
+        connection.exchange(wish.command(), monotonic() + config.dial_timeout)
+        connection.transport.socket.block(config.write_timeout)
+        layout = MessageLayout(wish.greeting.offer.extend_support, wish.detailed)
+        decoder = DeliveryDecoder(
+            layout, partial(Message, self), partial(Message.from_raw, self), config.max_frame_size
+        )
+        outbox = Outbox(connection.transport, self._owner.on_dirty)
+        self.reader = reader = Reader(connection, decoder, outbox, self)
+        self.outbox = outbox
+        if self._abandoned:
+            outbox.break_off()
+        self._owner.on_subscribed(self)
+        return reader.run()
+
+    def on_messages(self, messages: list[Message]) -> None:
+        """From the reader: hand over."""
+        self.batch_at = monotonic()
+        if self.lane is None:
+            self._owner.deliver(messages)
+            return
+        for message in messages:
+            self.lane.offer(message)
+
+    def on_refusal(self, error: ServerError) -> None:
+        """From the reader."""
+        self._owner.on_refusal(error)
+
+    def on_close_wait(self) -> None:
+        """From the reader."""
+        self.close_wait.set()

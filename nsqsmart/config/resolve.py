@@ -1,0 +1,164 @@
+"""From what the user gave and the environment holds to one endpoint and one config."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from nsqsmart.config.addresses import EMBEDDED, EXAMPLES, Endpoint
+from nsqsmart.config.common import TLS_MATERIAL, ClientConfig, EmbeddedConfig
+from nsqsmart.config.roles import ConsumerConfig, ProducerConfig
+from nsqsmart.config.table import Option, options_of
+from nsqsmart.config.values import Kind
+from nsqsmart.errors import ConfigError
+
+C = TypeVar("C", bound=ClientConfig)
+
+PREFIX: Final = "NSQSMART_"
+URL: Final = "NSQSMART_URL"
+_OTHERS: Final = ("NSQSMART_REQUIRE", "NSQSMART_TEST_")
+KINDS: Final = (ClientConfig, ProducerConfig, ConsumerConfig)
+"""Every config class; together they hold every name there is."""
+_IN_QUERY: Final = "the address"
+
+
+def resolve(
+    kind: type[C],
+    address: str | None = None,
+    options: Mapping[str, object] | None = None,
+    *,
+    config: C | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[Endpoint, C]:
+    """Work out where a client goes and what it is told.
+
+    Precedence: *options* (keywords), the query of the address, the environment, the default.
+    A *config* stands in for the environment and the defaults. Without an *address*,
+    ``NSQSMART_URL`` is it. The query may hold options of another kind of client, which are
+    checked and passed over: producers and consumers can share one address.
+
+    The query of the returned endpoint is what speaks of the embedded cluster.
+
+    Raises :class:`ConfigError` for a value that is not permitted, an unknown name, or no address;
+    TypeError for an argument of the wrong type. An unknown ``NSQSMART_*`` variable warns.
+    """
+    environ = os.environ if environ is None else environ
+    options = options or {}
+    if config is not None and not isinstance(config, kind):
+        raise TypeError(f"config must be a {kind.__name__}, not a {type(config).__name__}")
+    _warn_of_unknown(environ)
+    endpoint = _find_endpoint(address, environ)
+    chosen = {} if config is not None else _from_environment(kind, environ)
+    if endpoint.tls:
+        chosen["tls_v1"] = True
+    chosen |= _from_query(kind, endpoint)
+    chosen |= _from_keywords(kind, options)
+    made = kind(**chosen) if config is None else dataclasses.replace(config, **chosen)
+    _check_tls(endpoint, made)
+    own = tuple(pair for pair in endpoint.query if endpoint.embedded and pair[0] in _CLUSTER)
+    return dataclasses.replace(endpoint, query=own), made
+
+
+def embedded_config(endpoint: Endpoint) -> EmbeddedConfig:
+    """What the query of an ``nsq+embedded://`` address says of the cluster."""
+    chosen = {
+        name: _CLUSTER[name].check(name, value, _IN_QUERY)
+        for name, value in endpoint.query
+        if name in _CLUSTER
+    }
+    return EmbeddedConfig(**chosen)
+
+
+def variable(name: str) -> str:
+    """The environment variable of an option."""
+    return PREFIX + name.upper()
+
+
+_EVERY = {name: option for kind in KINDS for name, option in options_of(kind).items()}
+_CLUSTER = options_of(EmbeddedConfig)
+
+
+def _find_endpoint(address: str | None, environ: Mapping[str, str]) -> Endpoint:
+    if address is not None:
+        return Endpoint.parse(address)
+    if not environ.get(URL):
+        raise ConfigError(f"no address: give one or set {URL}, to {EXAMPLES}")
+    try:
+        return Endpoint.parse(environ[URL])
+    except ConfigError as error:
+        raise ConfigError(f"{URL}: {error}") from None
+
+
+def _from_environment(kind: type[ClientConfig], environ: Mapping[str, str]) -> dict[str, Any]:
+    chosen = {}
+    for name, option in options_of(kind).items():
+        # Set to nothing is how a compose file says "not set".
+        if value := environ.get(variable(name)):
+            chosen[name] = _check_text(name, option, value, variable(name))
+    return chosen
+
+
+def _from_query(kind: type[ClientConfig], endpoint: Endpoint) -> dict[str, Any]:
+    known = _EVERY | options_of(kind) | (_CLUSTER if endpoint.embedded else {})
+    chosen: dict[str, Any] = {}
+    for name, value in endpoint.query:
+        if name not in known:
+            # With an '&' in it, part of a secret looks like a name.
+            secret = any(known[each].secret for each, _ in endpoint.query if each in known)
+            if name in _CLUSTER:
+                raise ConfigError(f"{name} is for {EMBEDDED}:// addresses alone")
+            raise ConfigError(_unknown("a name" if secret else repr(name), name, known))
+        if name in chosen:
+            raise ConfigError(f"{name} is twice in the address")
+        chosen[name] = _check_text(name, known[name], value, _IN_QUERY)
+    return {name: value for name, value in chosen.items() if name in options_of(kind)}
+
+
+def _from_keywords(kind: type[ClientConfig], options: Mapping[str, object]) -> dict[str, Any]:
+    known = options_of(kind)
+    for name in options:
+        if name in known:
+            continue
+        if name in _EVERY:
+            owners = " and ".join(each.__name__ for each in KINDS if name in options_of(each))
+            raise ConfigError(f"{name} is an option of {owners}, not of {kind.__name__}")
+        raise ConfigError(_unknown(repr(name), name, known))
+    return {name: known[name].check(name, value) for name, value in options.items()}
+
+
+def _check_text(name: str, option: Option, value: str, source: str) -> object:
+    if option.kind is Kind.OBJECT:
+        raise ConfigError(f"{name}, from {source}, can only be given as a keyword: it is an object")
+    return option.check(name, value, source)
+
+
+def _check_tls(endpoint: Endpoint, config: ClientConfig) -> None:
+    if config.tls_v1:
+        return
+    if endpoint.tls:
+        raise ConfigError(f"{endpoint.scheme}:// asks for TLS and tls_v1=False refuses it")
+    given = [name for name in (*TLS_MATERIAL, "tls_config") if getattr(config, name)]
+    if given:
+        # Otherwise it would be plain text where somebody took care of certificates.
+        raise ConfigError(f"{given[0]} is set and TLS is not: use an nsqs:// address or tls_v1")
+
+
+def _unknown(shown: str, name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"{shown} is no option" + (f": did you mean {near[0]}?" if near else "")
+
+
+def _warn_of_unknown(environ: Mapping[str, str]) -> None:
+    known = {"url", *_EVERY}
+    for name in environ:
+        option = name.removeprefix(PREFIX).lower()
+        if not name.startswith(PREFIX) or name.startswith(_OTHERS) or name in map(variable, known):
+            continue
+        near = difflib.get_close_matches(option, known, n=1)
+        hint = f": did you mean {variable(near[0])}?" if near else ""
+        # Four up: whoever called the client that called resolve().
+        warnings.warn(f"{name} is no option{hint}", UserWarning, stacklevel=4)

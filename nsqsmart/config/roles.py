@@ -1,0 +1,127 @@
+"""The options of a Producer and of a Consumer, beside those that every client has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from nsqsmart.config.common import ClientConfig
+from nsqsmart.config.table import choice, flag, integer, seconds, text
+from nsqsmart.errors import ConfigError
+
+MAX_TAG: Final = 100
+"""Bytes of a tag that a redesigned nsqd takes in IDENTIFY (protocol 2.1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """What a Producer can be told."""
+
+    publish_timeout: float = seconds(
+        60.0,
+        "Longest time for one publish with all its retries. A crashed leader is replaced after "
+        "20 to 30 s.",
+        minimum=0.001,
+        maximum=86400,
+    )
+    publish_attempts: int = integer(
+        0, "Most attempts for one publish; 0 leaves it to publish_timeout.", minimum=0
+    )
+    retry_unanswered: bool = flag(
+        "Retry a keyed publish that got no answer: it may then be stored twice, and out of order."
+    )
+    pool_size: int = integer(10, "Most connections to one nsqd.", minimum=1, maximum=1000)
+    pool_idle_timeout: float | None = seconds(
+        None,
+        "Close a connection that nobody used for so long. None: 1.5 heartbeat intervals.",
+        minimum=0.01,
+        maximum=86400,
+    )
+    sharding: str | Callable[[object, int], int] = choice(
+        ("java", "murmur3", "crc32", "modulo"),
+        "How a key chooses its partition; a callable gets key and partition count.",
+        or_callable=True,
+    )
+    serialize: bool = flag(
+        "Keyed publishes to one partition take turns; without, a key only chooses the partition.",
+        default=True,
+    )
+    trace: bool = flag("Trace every publish that does not say otherwise.")
+    close_timeout: float = seconds(
+        10.0, "Longest time for close() to end what is under way.", minimum=0, maximum=3600
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """What a Consumer can be told."""
+
+    workers: int = integer(
+        4, "Threads that run the handler; 0 runs it on the reader's.", minimum=0, maximum=1000
+    )
+    max_in_flight: int = integer(
+        200, "Most messages that are delivered and not yet answered.", minimum=1, maximum=1000000
+    )
+    rdy_mode: str = choice(
+        ("adaptive", "level"),
+        "adaptive asks for what the handler keeps up with, level for the whole share.",
+    )
+    low_rdy_idle_timeout: float = seconds(
+        10.0,
+        "With more connections than max_in_flight: an idle one gives its turn up after so long.",
+        minimum=1,
+        maximum=300,
+    )
+    rdy_redistribute_interval: float = seconds(
+        5.0, "How often such turns are looked at.", minimum=0.001, maximum=5
+    )
+    ordered: str | bool = choice(
+        ("auto", True, False), "Consume in order; auto follows what the lookup says."
+    )
+    force_ordered: bool = flag(
+        "Consume in order where the topic is not marked ordered. This marks the channel until an "
+        "operator resets it."
+    )
+    on_order_violation: str | Callable[..., object] = choice(
+        ("stop", "warn"),
+        "What to do when a partition's messages come out of order.",
+        or_callable=True,
+    )
+    positions: bool = flag("Ask for the offset and size of every message.")
+    desired_tag: str | None = text("Take the messages with this tag before others do.")
+    default_requeue_delay: float = seconds(
+        90.0, "Delay of a message that failed; attempts multiply it.", minimum=0, maximum=3600
+    )
+    max_requeue_delay: float = seconds(
+        900.0, "Longest delay of a message that failed.", minimum=0, maximum=3600
+    )
+    backoff_multiplier: float = seconds(
+        1.0, "First pause after a failure; it doubles.", minimum=0, maximum=3600
+    )
+    max_backoff_duration: float = seconds(
+        120.0, "Longest pause after failures; 0 switches backoff off.", minimum=0, maximum=3600
+    )
+    touch_every: float | None = seconds(
+        None,
+        "While a handler runs, ask nsqd for more time so often. None: never.",
+        minimum=0.1,
+        maximum=900,
+    )
+    close_timeout: float = seconds(
+        30.0, "Longest time for close() to drain.", minimum=0, maximum=3600
+    )
+
+    def check_together(self) -> None:
+        """Raise :class:`ConfigError` where options contradict each other."""
+        ClientConfig.check_together(self)
+        if self.sample_rate and self.ordered is True:
+            raise ConfigError("sample_rate drops messages: it cannot go with ordered=True")
+        if self.force_ordered and self.ordered is not True:
+            raise ConfigError("force_ordered needs ordered=True")
+        if self.desired_tag and len(self.desired_tag.encode()) > MAX_TAG:
+            raise ConfigError(f"desired_tag has more than {MAX_TAG} bytes")
+        if self.msg_timeout and self.touch_every and self.touch_every >= self.msg_timeout:
+            raise ConfigError(
+                f"touch_every {self.touch_every} comes too late for msg_timeout {self.msg_timeout}"
+            )

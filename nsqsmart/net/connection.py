@@ -1,0 +1,145 @@
+"""One blocking socket to one nsqd with one handshake.
+
+Lent, it belongs to one publishing caller at a time, who writes and reads on it alone; subscribed,
+a :class:`nsqsmart.net.reader.Reader` takes its transport over. Anything but a clean exchange
+leaves it *spoiled*, and the pool retires it: a late answer must never be taken for another's.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from nsqsmart.errors import ProtocolError, TransportError
+from nsqsmart.names import Address
+from nsqsmart.net.handshake import Greeting, shake_hands
+from nsqsmart.net.sockets import Socket, dial
+from nsqsmart.net.transport import Transport
+from nsqsmart.wire import commands
+from nsqsmart.wire.answers import decode_error
+from nsqsmart.wire.frames import ERROR, HEARTBEAT, OK, OK_FRAME, RESPONSE, Frame, FrameDecoder
+from nsqsmart.wire.identify import Grant
+
+
+def open_connection(address: Address, greeting: Greeting, deadline: float) -> Connection:
+    """Dial and shake hands, within the options' limits and *deadline* (monotonic seconds)."""
+    config = greeting.config
+    socket = dial(address, min(deadline, monotonic() + config.dial_timeout))
+    try:
+        limit = min(deadline, monotonic() + config.handshake_timeout)
+        transport, grant = shake_hands(socket, greeting, limit)
+    except BaseException:
+        socket.drop()
+        raise
+    return Connection(address, transport, grant, config.max_frame_size)
+
+
+class Connection:
+    """A connection after its handshake; not thread-safe, it has one user at a time."""
+
+    __slots__ = ("_frames", "_plain", "_socket", "address", "grant", "spoiled", "transport")
+
+    def __init__(
+        self, address: Address, transport: Transport, grant: Grant, max_frame_size: int
+    ) -> None:
+        self.address = address
+        self.transport = transport
+        self.grant = grant
+        self.spoiled = False
+        self._socket: Socket = transport.socket
+        self._plain = not transport.layers
+        self._frames = FrameDecoder(max_frame_size)
+
+    def exchange(self, command: bytes, deadline: float) -> bytes:
+        """Send *command* and return the data of its response.
+
+        Raises ServerError for an error frame (the connection stays clean if the server kept it
+        open), ResponseTimeout, ConnectionLost or ProtocolError, which all spoil the connection.
+        """
+        self.spoiled = True  # until proven clean: an interrupt may strike between any two lines
+        if self._plain:
+            self._send(command, deadline)
+            data = self._socket.recv(deadline)
+            if data == OK_FRAME:
+                self.spoiled = False
+                return OK
+        else:
+            self._send(self.transport.encode(command), deadline)
+            data = self._socket.recv(deadline)
+        return self._judge(self._await(data, deadline))
+
+    def _send(self, data: bytes, deadline: float) -> None:
+        try:
+            self._socket.send(data, deadline)
+        except TransportError as error:
+            # An oversize PUB is answered, then reset: the reason may still be readable.
+            frame = self._pending_error()
+            if frame is None:
+                raise
+            raise decode_error(frame.data) from error
+
+    def _pending_error(self) -> Frame | None:
+        data = self._socket.recv_now()
+        if not data:
+            return None
+        try:
+            frames = self._cut(data)
+        except ProtocolError:
+            return None
+        return next((frame for frame in frames if frame.type == ERROR), None)
+
+    def _await(self, data: bytes, deadline: float) -> Frame:
+        """The one frame that answers; heartbeats are answered on the way."""
+        while True:
+            frames = self._cut(data)
+            if any(frame.data == HEARTBEAT for frame in frames):
+                self.transport.send(commands.NOP, deadline)
+                frames = [frame for frame in frames if frame.data != HEARTBEAT]
+            if len(frames) > 1 or (frames and self._frames.buffered):
+                raise ProtocolError(f"{self.address} answered more than was asked")
+            if frames:
+                return frames[0]
+            data = self._socket.recv(deadline)
+
+    def _cut(self, data: bytes) -> list[Frame]:
+        pieces = self.transport.decode(data)
+        return [frame for piece in pieces for frame in self._frames.feed(piece)]
+
+    def _judge(self, frame: Frame) -> bytes:
+        if frame.type == ERROR:
+            # Whether the server hung up is learned at the next checkout, from the socket.
+            self.spoiled = False
+            raise decode_error(frame.data)
+        if frame.type != RESPONSE:
+            raise ProtocolError(f"{self.address} sent a message without a subscription")
+        self.spoiled = False
+        return frame.data
+
+    def is_usable(self) -> bool:
+        """Whether an exchange may begin: alive, and nothing waiting but heartbeats."""
+        if self.spoiled:
+            return False
+        data = self._socket.recv_now()
+        if data is None:
+            return True
+        if not data:
+            return False
+        try:
+            frames = self._cut(data)
+        except ProtocolError:
+            return False
+        if self._frames.buffered or any(frame.data != HEARTBEAT for frame in frames):
+            return False
+        nop = self.transport.encode(commands.NOP)
+        try:
+            return not frames or self._socket.try_send(nop) == len(nop)
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """End the connection for both sides."""
+        self._socket.hang_up()
+        self._socket.drop()
+
+    def drop(self) -> None:
+        """Close the descriptor alone (in a forked child)."""
+        self._socket.drop()

@@ -1,0 +1,186 @@
+"""Magic, IDENTIFY, TLS, snappy or deflate, AUTH: what makes a socket a connection (protocol 6.6)."""
+
+from __future__ import annotations
+
+import os
+import socket as _socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nsqsmart._version import __version__
+from nsqsmart.config import ClientConfig
+from nsqsmart.errors import (
+    ConnectError,
+    ConnectionLost,
+    ProtocolError,
+    ResponseTimeout,
+    ServerError,
+    TlsRequired,
+)
+from nsqsmart.names import Address
+from nsqsmart.net.sockets import Socket
+from nsqsmart.net.tls import TlsStream, make_context
+from nsqsmart.net.transport import Transport
+from nsqsmart.wire import commands
+from nsqsmart.wire.answers import UNAUTHORIZED, decode_error
+from nsqsmart.wire.frames import ERROR, HEARTBEAT, OK, RESPONSE, FrameDecoder
+from nsqsmart.wire.identify import Grant, Offer, decode_grant
+from nsqsmart.wire.streams import DeflateStream, SnappyStream
+
+REFUSED_FOR_GOOD = frozenset({"E_BAD_BODY", "E_INVALID", "E_IDENTIFY_FAILED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What every connection of a client says: computed once per client."""
+
+    config: ClientConfig
+    offer: Offer
+    context: ssl.SSLContext | None
+
+
+def make_greeting(config: ClientConfig, *, extend_support: bool = False) -> Greeting:
+    """What to say with these options; reads the TLS files, once."""
+    wants_tls = config.tls_v1
+    hostname = config.hostname or _socket.gethostname()
+    offer = Offer(
+        client_id=config.client_id or f"{hostname.partition('.')[0]}:{os.getpid()}",
+        hostname=hostname,
+        user_agent=config.user_agent or f"nsqsmart/{__version__}",
+        heartbeat_interval=config.heartbeat_interval,
+        msg_timeout=config.msg_timeout,
+        output_buffer_size=config.output_buffer_size,
+        output_buffer_timeout=config.output_buffer_timeout,
+        sample_rate=config.sample_rate,
+        tls=wants_tls,
+        snappy=config.snappy,
+        deflate=config.deflate,
+        deflate_level=config.deflate_level,
+        extend_support=extend_support,
+    )
+    return Greeting(config, offer, make_context(config) if wants_tls else None)
+
+
+class _Conversation:
+    """The dialogue before the connection is handed out: one frame at a time."""
+
+    def __init__(self, transport: Transport, max_frame_size: int, deadline: float) -> None:
+        self._transport = transport
+        self._deadline = deadline
+        self.frames = FrameDecoder(max_frame_size)
+        self._waiting: list[bytes] = []
+
+    def ask(self, data: bytes) -> bytes:
+        """Send and wait for the answer."""
+        self._transport.send(data, self._deadline)
+        return self.answer()
+
+    def answer(self) -> bytes:
+        """The next response but heartbeats."""
+        while True:
+            found = self.frames.next(self._next_piece())
+            if found is None:
+                continue
+            frame, rest = found
+            if rest:
+                self._waiting.insert(0, rest)
+            if frame.type == RESPONSE and frame.data == HEARTBEAT:
+                continue
+            if frame.type == ERROR:
+                raise decode_error(frame.data)
+            if frame.type != RESPONSE:
+                raise ProtocolError("a message came before any subscription")
+            return frame.data
+
+    def expect_ok(self, step: str) -> None:
+        """The OK that follows every upgrade, inside the new layer."""
+        if self.answer() != OK:
+            raise ProtocolError(f"{step} was not confirmed by OK")
+
+    def take_rest(self) -> bytes:
+        """Bytes that came behind the last frame: they belong to the next layer."""
+        rest = b"".join(self._waiting) + self.frames.take_rest()
+        self._waiting.clear()
+        return rest
+
+    def put(self, pieces: Iterable[bytes]) -> None:
+        """Hold *pieces*, decoded already, for the next answer."""
+        self._waiting.extend(pieces)
+
+    def _next_piece(self) -> bytes:
+        if not self._waiting:
+            data = self._transport.socket.recv(self._deadline)
+            self._waiting.extend(self._transport.decode(data))
+        return self._waiting.pop(0) if self._waiting else b""
+
+
+def shake_hands(socket: Socket, greeting: Greeting, deadline: float) -> tuple[Transport, Grant]:
+    """Make *socket* usable before *deadline*.
+
+    Raises ConnectError, TlsRequired, NotAuthorized, or ProtocolError if the peer is no nsqd.
+    """
+    transport = Transport(socket)
+    talk = _Conversation(transport, greeting.config.max_frame_size, deadline)
+    try:
+        hello = commands.MAGIC_V2 + commands.identify(greeting.offer.encode())
+        grant = decode_grant(talk.ask(hello))
+        _upgrade(talk, transport, greeting, grant, deadline)
+        _authorize(talk, greeting, grant, socket.peer)
+    except (ConnectionLost, ResponseTimeout) as error:
+        raise ConnectError(f"handshake with {socket.peer}: {error}") from error
+    except ServerError as error:
+        if error.code in UNAUTHORIZED:
+            raise
+        # A refused IDENTIFY is refused again; everything else may pass.
+        permanent = error.code in REFUSED_FOR_GOOD
+        raise ConnectError(f"{socket.peer} refuses: {error}", permanent=permanent) from error
+    if talk.take_rest():
+        raise ProtocolError(f"{socket.peer} sent more than was asked for")
+    return transport, grant
+
+
+def _upgrade(
+    talk: _Conversation, transport: Transport, greeting: Greeting, grant: Grant, deadline: float
+) -> None:
+    offer, peer = greeting.offer, transport.socket.peer
+    if offer.tls != grant.tls:
+        offered = "does not offer TLS" if offer.tls else "insists on TLS"
+        raise TlsRequired(
+            f"{peer} {offered}; nothing was sent but the IDENTIFY", permanent=True
+        )
+    if greeting.context:
+        tls = TlsStream(greeting.context, peer.host)
+        tls.shake_hands(transport.socket, deadline, talk.take_rest())
+        transport.add(tls)
+        talk.expect_ok("TLS")
+    if (offer.snappy and not grant.snappy) or (offer.deflate and not grant.deflate):
+        wanted = "snappy" if offer.snappy else "deflate"
+        raise ConnectError(
+            f"{peer} does not offer {wanted}; switch the option off", permanent=True
+        )
+    if grant.snappy or grant.deflate:
+        rest = talk.take_rest()
+        transport.add(SnappyStream() if grant.snappy else DeflateStream(offer.deflate_level))
+        # What came behind the last frame has left the lower layers already.
+        talk.put(transport.layers[-1].incoming(rest) if rest else ())
+        talk.expect_ok("compression")
+
+
+def _authorize(talk: _Conversation, greeting: Greeting, grant: Grant, peer: Address) -> None:
+    secret = greeting.config.auth_secret
+    if not grant.auth_required:
+        return
+    if not secret:
+        raise ServerError("E_AUTH_FIRST", f"{peer} asks for AUTH: give auth_secret")
+    if not (greeting.offer.tls or greeting.config.allow_plaintext_auth or _is_loopback(peer.host)):
+        raise ConnectError(
+            f"auth_secret is not sent to {peer} without TLS; "
+            "use nsqs:// or nsqs+lookupd://, or set allow_plaintext_auth",
+            permanent=True,
+        )
+    talk.ask(commands.auth(secret.encode()))
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or host == "::1" or host.startswith("127.")

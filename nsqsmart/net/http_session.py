@@ -1,0 +1,139 @@
+"""HTTP GETs that keep one deadline, by ``requests``.
+
+``requests`` limits each read, so a server that drips a byte a second is waited for as long as it
+likes; here the socket itself looks at the time left before every read. No proxies from the
+environment, no redirects, no compression, and at most *MAX_ANSWER* bytes.
+"""
+
+from __future__ import annotations
+
+import socket
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, PoolManager
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import HTTPError
+
+from nsqsmart.errors import ConnectError, DiscoveryError
+from nsqsmart.names import Address
+from nsqsmart.net.resolving import resolve
+
+MAX_ANSWER = 1024 * 1024
+_PIECE = 16 * 1024
+_HEADERS = {
+    "Accept": "application/vnd.nsq; version=1.0",
+    "Accept-Encoding": "identity",
+    "Connection": "close",
+}
+
+
+class HttpSession:
+    """A fresh session, to be closed after one round; never kept, shared or carried over a fork."""
+
+    def __init__(self) -> None:
+        self._deadline = _Deadline()
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.mount("http://", _Adapter(self._deadline))
+
+    def __enter__(self) -> HttpSession:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._session.close()
+
+    def get(self, url: str, deadline: float) -> tuple[int, bytes]:
+        """Status and body, before *deadline*; every failure is a DiscoveryError that says how."""
+        self._deadline.at = deadline
+        try:
+            self._deadline.left()
+            with self._session.get(
+                url, headers=_HEADERS, allow_redirects=False, stream=True
+            ) as response:
+                return response.status_code, _read_body(response)
+        except (requests.RequestException, HTTPError, OSError, ConnectError) as error:
+            raise DiscoveryError(_explain(error)) from error
+
+
+class _Deadline:
+    """When the request under way must be done (monotonic seconds)."""
+
+    at = 0.0
+
+    def left(self) -> float:
+        """Seconds left; raises TimeoutError when there are none."""
+        left = self.at - monotonic()
+        if left <= 0:
+            raise TimeoutError("no complete answer in time")
+        return left
+
+
+class _Socket(socket.socket):
+    """Looks at the deadline before every read."""
+
+    def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
+        super().__init__(fileno=sock.detach())
+        self._until = deadline
+
+    def recv_into(self, *args: Any) -> int:
+        self.settimeout(self._until.left())
+        return super().recv_into(*args)
+
+
+class _Connection(HTTPConnection):
+    """Resolves and connects within the deadline."""
+
+    def __init__(self, deadline: _Deadline, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._until = deadline
+
+    def _new_conn(self) -> socket.socket:
+        failure: OSError | None = None
+        for family, sockaddr in resolve(Address(self.host, self.port or 80), self._until.at):
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                sock.settimeout(self._until.left())
+                sock.connect(sockaddr)
+                return _Socket(sock, self._until)
+            except OSError as error:
+                sock.close()
+                failure = error
+        raise failure or OSError("the name has no address")
+
+
+class _Adapter(HTTPAdapter):
+    def __init__(self, deadline: _Deadline) -> None:
+        self._until = deadline
+        super().__init__(pool_connections=4, pool_maxsize=1)
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        manager = PoolManager(num_pools=4)
+        manager.pool_classes_by_scheme = {"http": self._new_pool}  # type: ignore[dict-item]
+        self.poolmanager = manager
+
+    def _new_pool(self, *args: Any, **options: Any) -> HTTPConnectionPool:
+        pool = HTTPConnectionPool(*args, **options)
+        pool.ConnectionCls = partial(_Connection, self._until)  # type: ignore[assignment]
+        return pool
+
+
+def _read_body(response: requests.Response) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    for piece in response.raw.stream(_PIECE, decode_content=False):
+        size += len(piece)
+        if size > MAX_ANSWER:
+            raise OSError(f"the answer exceeds {MAX_ANSWER} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _explain(error: BaseException) -> str:
+    """The innermost reason: the layers above it only repeat the address."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__ or error
+    return f"{type(error).__name__}: {error}"[:200]

@@ -1,0 +1,96 @@
+"""The reading half of a subscribed connection: blocks in recv, and in nothing else."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Generic, Protocol, TypeVar
+
+from nsqsmart.errors import ConnectionLost, NsqError, ServerError
+from nsqsmart.net.connection import Connection
+from nsqsmart.net.outbox import Outbox
+from nsqsmart.wire.answers import ACK_FAILED, decode_error
+from nsqsmart.wire.deliveries import DeliveryDecoder
+from nsqsmart.wire.frames import CLOSE_WAIT, ERROR, HEARTBEAT, Frame
+
+M = TypeVar("M")
+
+# Above this much of a frame still to come, one call that waits for all of it is cheaper.
+_LARGE = 8 * 1024
+_MOST_AT_ONCE = 1024 * 1024
+
+
+class Sink(Protocol[M]):
+    """What a reader tells; called on its thread, so it may not block."""
+
+    def on_messages(self, messages: list[M]) -> None:
+        """Messages came, in this order."""
+
+    def on_refusal(self, error: ServerError) -> None:
+        """A FIN, REQ or TOUCH came too late; the connection goes on."""
+
+    def on_close_wait(self) -> None:
+        """The server confirmed CLS: no message follows."""
+
+
+class Reader(Generic[M]):
+    """Reads until the connection ends.
+
+    ``received`` counts messages (one writer, this reader); ``heard_at`` is when bytes came last,
+    in monotonic seconds: whoever watches for silence looks there.
+    """
+
+    def __init__(
+        self, connection: Connection, decoder: DeliveryDecoder[M], outbox: Outbox, sink: Sink[M]
+    ) -> None:
+        self._connection = connection
+        self._decoder = decoder
+        self._outbox = outbox
+        self._sink = sink
+        self.received = 0
+        self.heard_at = monotonic()
+
+    def run(self) -> NsqError:
+        """Read until the end; the answer says why it ended."""
+        address = self._connection.address
+        socket = self._connection.transport.socket
+        layers = bool(self._connection.transport.layers)
+        try:
+            while data := self._read(layers):
+                self.heard_at = monotonic()
+                self.on_bytes(data)
+        except OSError as error:
+            return ConnectionLost(f"connection to {address} lost: {error}", sent=True)
+        except NsqError as error:
+            return error
+        finally:
+            self._outbox.break_off()
+            socket.drop()
+        return ConnectionLost(f"{address} closed the connection", sent=True)
+
+    def on_bytes(self, data: bytes) -> None:
+        """Take what came, from whoever received it."""
+        for piece in self._connection.transport.decode(data):
+            messages, others = self._decoder.feed(piece)
+            if messages:
+                self.received += len(messages)
+                self._sink.on_messages(messages)
+            for frame in others:
+                self._on_frame(frame)
+
+    def _read(self, layers: bool) -> bytes:  # noqa: FBT001 - private
+        socket = self._connection.transport.socket
+        missing = 0 if layers else self._decoder.missing
+        if missing > _LARGE:
+            return socket.read_exactly(min(missing, _MOST_AT_ONCE))
+        return socket.read()
+
+    def _on_frame(self, frame: Frame) -> None:
+        if frame.data == HEARTBEAT:
+            self._outbox.answer_heartbeat()
+        elif frame.type == ERROR:
+            error = decode_error(frame.data)
+            if error.code not in ACK_FAILED:
+                raise error
+            self._sink.on_refusal(error)
+        elif frame.data == CLOSE_WAIT:
+            self._sink.on_close_wait()

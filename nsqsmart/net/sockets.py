@@ -1,0 +1,174 @@
+"""TCP sockets that are truly blocking, with the kernel's own timeouts for deadlines.
+
+``settimeout`` would make the descriptor non-blocking and put a poll before every call; SO_RCVTIMEO
+and SO_SNDTIMEO cost nothing per call. They are changed only when the time left falls below what
+is set, so an exchange that has seconds left is one ``send`` and one ``recv``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from time import monotonic
+
+from nsqsmart.errors import ConnectError, ConnectionLost, ResponseTimeout
+from nsqsmart.names import Address
+from nsqsmart.net.resolving import Resolved, resolve
+
+RECV_SIZE = 64 * 1024
+_SLICE = 1.0
+_SHORTEST = 0.001
+_NOSIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
+_DONTWAIT = socket.MSG_DONTWAIT
+_TIMEVAL = struct.Struct("ll")
+
+
+def dial(address: Address, deadline: float, local_addr: Address | None = None) -> Socket:
+    """Connect before *deadline* (monotonic seconds); raises :class:`ConnectError`."""
+    failure: OSError | None = None
+    for resolved in resolve(address, deadline):
+        left = deadline - monotonic()
+        if left <= 0:
+            break
+        try:
+            return Socket(_connect(resolved, left, local_addr), address)
+        except OSError as error:
+            failure = error
+    reason = failure or "no time left"
+    raise ConnectError(f"cannot connect to {address}: {reason}") from failure
+
+
+def _connect(resolved: Resolved, timeout: float, local_addr: Address | None) -> socket.socket:
+    sock = socket.socket(resolved.family, socket.SOCK_STREAM)
+    try:
+        if local_addr:
+            sock.bind(local_addr)
+        sock.settimeout(timeout)
+        sock.connect(resolved.sockaddr)
+        sock.settimeout(None)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class Socket:
+    """A connected socket; every blocking call takes a deadline in monotonic seconds.
+
+    One user at a time, but for :meth:`try_send` and :meth:`hang_up`, which any thread may call.
+    """
+
+    __slots__ = ("_recv_limit", "_send_limit", "_sock", "peer")
+
+    def __init__(self, sock: socket.socket, peer: Address) -> None:
+        self._sock = sock
+        self.peer = peer
+        self._limit_recv(_SLICE)
+        self._limit_send(_SLICE)
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """Send all of *data*; raises ConnectionLost (``sent`` True) or ResponseTimeout."""
+        limit = min(_SLICE, deadline - monotonic())
+        if limit != self._send_limit:
+            self._limit_send(limit)
+        rest: bytes | memoryview = data
+        while rest:
+            try:
+                count = self._sock.send(rest, _NOSIGNAL)
+            except BlockingIOError:
+                self._limit_send(self._left(deadline, "take what was sent"))
+                continue
+            except OSError as error:
+                raise ConnectionLost(f"connection to {self.peer} lost: {error}", sent=True) from error
+            if count == len(rest):
+                return
+            # A view, or a slow peer would have every rest of a large body copied.
+            rest = memoryview(rest)[count:]
+
+    def recv(self, deadline: float) -> bytes:
+        """At least one byte; raises ConnectionLost at the end, ResponseTimeout in silence."""
+        limit = min(_SLICE, deadline - monotonic())
+        if limit != self._recv_limit:
+            self._limit_recv(limit)
+        while True:
+            try:
+                data = self._sock.recv(RECV_SIZE)
+            except BlockingIOError:
+                self._limit_recv(self._left(deadline, "answer"))
+                continue
+            except OSError as error:
+                raise ConnectionLost(f"connection to {self.peer} lost: {error}", sent=True) from error
+            if not data:
+                raise ConnectionLost(f"{self.peer} closed the connection", sent=True)
+            return data
+
+    def recv_now(self) -> bytes | None:
+        """What has come already: None if nothing, b"" at the end or on an error."""
+        try:
+            return self._sock.recv(RECV_SIZE, _DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def block(self, write_timeout: float) -> None:
+        """From now on a reader thread waits without limit; a send at most *write_timeout*."""
+        self._limit_recv(0.0)
+        self._limit_send(write_timeout)
+
+    def read(self) -> bytes:
+        """Wait for bytes as long as it takes; b"" once the peer or :meth:`hang_up` ended it."""
+        return self._sock.recv(RECV_SIZE)
+
+    def read_exactly(self, count: int) -> bytes:
+        """Up to *count* bytes in one call where the platform can; b"" at the end."""
+        return self._sock.recv(count, socket.MSG_WAITALL)
+
+    def write(self, data: bytes) -> None:
+        """Send all of *data*; raises OSError if the peer takes nothing for the write timeout."""
+        rest: bytes | memoryview = data
+        while rest:
+            rest = memoryview(rest)[self._sock.send(rest, _NOSIGNAL) :]
+
+    def try_send(self, data: bytes) -> int:
+        """How many bytes of *data* the kernel took at once; raises OSError if it is broken."""
+        try:
+            return self._sock.send(data, _NOSIGNAL | _DONTWAIT)
+        except BlockingIOError:
+            return 0
+
+    def hang_up(self) -> None:
+        """End both directions: wakes a reader at once. The descriptor stays until drop()."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def drop(self) -> None:
+        """Close the descriptor alone: in a forked child the parent's connection lives on."""
+        self._sock.close()
+
+    def _left(self, deadline: float, what: str) -> float:
+        """Seconds to wait before the deadline is looked at again."""
+        left = deadline - monotonic()
+        if left <= 0:
+            raise ResponseTimeout(f"{self.peer} did not {what} in time")
+        return min(_SLICE, left)
+
+    def _limit_recv(self, seconds: float) -> None:
+        self._recv_limit = seconds
+        _set_timeout(self._sock, socket.SO_RCVTIMEO, seconds)
+
+    def _limit_send(self, seconds: float) -> None:
+        self._send_limit = seconds
+        _set_timeout(self._sock, socket.SO_SNDTIMEO, seconds)
+
+
+def _set_timeout(sock: socket.socket, option: int, seconds: float) -> None:
+    """0 waits without limit; what is left of a deadline that has passed is the shortest wait."""
+    if seconds:
+        seconds = max(seconds, _SHORTEST)
+    whole = int(seconds)
+    value = _TIMEVAL.pack(whole, int((seconds - whole) * 1_000_000))
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, option, value)

@@ -1,0 +1,23 @@
+"""The only place that makes threads: named, daemonic, and never ending silently."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+log = logging.getLogger("nsqsmart")
+
+
+def spawn(name: str, target: Callable[[], None]) -> threading.Thread:
+    """Start a daemon thread ``nsqsmart-<name>``; an exception that ends it is logged."""
+    thread = threading.Thread(target=_run, args=(target,), name=f"nsqsmart-{name}", daemon=True)
+    thread.start()
+    return thread
+
+
+def _run(target: Callable[[], None]) -> None:
+    try:
+        target()
+    except Exception:
+        log.exception("thread %s ended by an error", threading.current_thread().name)

@@ -1,0 +1,137 @@
+"""The import contracts of pyproject.toml hold, and each catches what it is there to catch."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.helpers import PACKAGE, ROOT
+
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+    "contracts"
+]
+# Contracts name rooms that a checkout may not have yet; in the copy they are empty.
+NAMED = ("cli", "client", "config", "embedded", "net", "policy", "wire")
+NAMED_MODULES = ("client/producer", "client/consumer", "embedded/broker", "__main__")
+
+
+class Violation(NamedTuple):
+    """One import that one contract must catch: *module* gets *line*."""
+
+    contract: str
+    module: str
+    line: str
+
+
+VIOLATIONS = [
+    Violation("floors", "errors", "import nsqsmart.names"),
+    Violation("floors", "names", "import nsqsmart.config"),
+    Violation("floors", "config", "import nsqsmart.wire"),
+    Violation("floors", "wire", "import nsqsmart.policy"),
+    Violation("floors", "policy", "import nsqsmart.net"),
+    Violation("floors", "net", "import nsqsmart.client"),
+    Violation("floors", "client", "import nsqsmart.cli"),
+    Violation("floors", "client", "import nsqsmart.embedded"),
+    Violation("floors", "attic", ""),  # a module that has no floor
+    Violation("sans-io", "wire", "import socket"),
+    Violation("sans-io", "wire", "from time import monotonic"),
+    Violation("sans-io", "policy", "import threading"),
+    Violation("sans-io", "policy", "import logging"),
+    Violation("sans-io", "names", "import urllib.parse"),
+    Violation("sans-io", "config", "import ssl"),
+    Violation("sans-io", "errors", "import queue"),
+    Violation("sans-io", "embedded/broker", "import time"),
+    Violation("client-over-net", "client", "import socket"),
+    Violation("client-over-net", "client/producer", "import requests"),
+    Violation("embedded-at-wire", "embedded", "import nsqsmart.net"),
+    Violation("embedded-at-wire", "embedded", "import nsqsmart.policy"),
+    Violation("front-door", "embedded", "import nsqsmart"),
+    Violation("front-door", "embedded/broker", "from nsqsmart import Producer"),
+    Violation("front-door", "client/producer", "from nsqsmart import Message"),
+    Violation("room-embedded", "__init__", "import nsqsmart.embedded"),
+    Violation("room-embedded", "net", "import nsqsmart.embedded.broker"),
+    Violation("room-cli", "__init__", "import nsqsmart.cli"),
+    Violation("room-cli", "embedded", "import nsqsmart.cli"),
+    Violation("cli-front-door", "cli", "import nsqsmart.client.producer"),
+    Violation("cli-front-door", "cli", "import nsqsmart.wire"),
+    Violation("producer-consumer", "client/producer", "import nsqsmart.client.consumer"),
+    Violation("producer-consumer", "client/consumer", "import nsqsmart.client.producer"),
+    Violation("acyclic", "embedded/broker", "import nsqsmart.embedded.a_server"),
+    Violation("acyclic", "wire/one", "import nsqsmart.wire.two"),
+]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package, with whatever the contracts name and is not there yet."""
+    root = tmp_path_factory.mktemp("floors")
+    shutil.copy(ROOT / "pyproject.toml", root)
+    ignored = shutil.ignore_patterns("__pycache__")
+    package = Path(shutil.copytree(PACKAGE, root / "nsqsmart", ignore=ignored))
+    for name in ("", *NAMED):
+        folder = package / name
+        if not folder.with_suffix(".py").exists():
+            folder.mkdir(exist_ok=True)
+            (folder / "__init__.py").touch()
+    for name in NAMED_MODULES:
+        if not (package / name).is_dir():
+            (package / f"{name}.py").touch()
+    # The halves of two cycles; a violation adds the other halves.
+    (package / "wire" / "one.py").touch()
+    (package / "wire" / "two.py").write_text("import nsqsmart.wire.one\n")
+    (package / "embedded" / "a_server.py").write_text("import nsqsmart.embedded.broker\n")
+    return root
+
+
+def lint(root: Path, contract: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run import-linter in *root* for one contract, or for all."""
+    program = "from importlinter.cli import lint_imports_command as run; run()"
+    limit = ["--contract", contract] if contract else []
+    return subprocess.run(
+        [sys.executable, "-c", program, "--no-cache", "--no-logo", *limit],
+        cwd=root,
+        env={"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_contracts_hold(whole: Path) -> None:
+    result = lint(whole)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"{len(CONTRACTS)} kept, 0 broken" in result.stdout
+
+
+def test_every_contract_is_tried() -> None:
+    assert {contract["id"] for contract in CONTRACTS} == {each.contract for each in VIOLATIONS}
+
+
+@pytest.mark.parametrize("violation", VIOLATIONS, ids="{0.contract}: {0.module}: {0.line}".format)
+def test_a_violation_is_caught(whole: Path, violation: Violation) -> None:
+    module = whole / "nsqsmart" / violation.module
+    path = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+    before = path.read_text() if path.exists() else None
+    path.write_text(f"{before or ''}\n{violation.line}\n")
+    try:
+        result = lint(whole, violation.contract)
+    finally:
+        if before is None:
+            path.unlink()
+        else:
+            path.write_text(before)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "0 kept, 1 broken" in result.stdout, result.stdout + result.stderr
+
+
+def test_config_uses_nothing_of_urllib_but_parse() -> None:
+    # import-linter sees packages of the standard library whole, so its exception is too wide.
+    config = PACKAGE / "config"
+    files = list(config.glob("**/*.py")) if config.is_dir() else [config.with_suffix(".py")]
+    lines = [line for file in files for line in file.read_text().splitlines() if "urllib" in line]
+    assert [line for line in lines if not line.startswith("from urllib.parse import ")] == []

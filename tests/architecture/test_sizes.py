@@ -1,0 +1,73 @@
+"""Files, functions, classes and constructors stay small enough to be read at a sitting."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers import PACKAGE, ROOT
+
+FILE, FUNCTION, CLASS, PARAMETERS = 350, 40, 250, 8
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Documented = Function | ast.ClassDef
+
+
+def too_big(source: str) -> Iterator[str]:
+    """Say what in *source* is at or over its limit."""
+    if (lines := source.count("\n")) >= FILE:
+        yield f"the file has {lines} lines"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, Function) and (lines := code_lines(node)) >= FUNCTION:
+            yield f"{node.name}, line {node.lineno}, has {lines} lines"
+        if isinstance(node, ast.ClassDef):
+            yield from class_too_big(node)
+
+
+def class_too_big(node: ast.ClassDef) -> Iterator[str]:
+    """Say whether *node* is too long, or takes too much to make."""
+    if (lines := code_lines(node)) >= CLASS:
+        yield f"class {node.name} has {lines} lines"
+    for method in node.body:
+        if isinstance(method, Function) and method.name in {"__init__", "__new__"}:
+            every = method.args
+            count = len(every.posonlyargs + every.args + every.kwonlyargs) - 1
+            if count >= PARAMETERS:
+                yield f"{node.name}() takes {count} parameters: it should take a config"
+
+
+def code_lines(node: Documented) -> int:
+    """The lines of *node* without decorators and docstring."""
+    lines = (node.end_lineno or 0) - node.lineno + 1
+    if ast.get_docstring(node, clean=False) is not None:
+        docstring = node.body[0]
+        lines -= (docstring.end_lineno or 0) - docstring.lineno + 1
+    return lines
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_is_too_big(path) -> None:
+    assert list(too_big(path.read_text())) == []
+
+
+PADDING = "    x = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "findings"),
+    [
+        ("x = 1\n" * (FILE - 1), 0),
+        ("x = 1\n" * FILE, 1),
+        ("def f():\n" + PADDING * (FUNCTION - 2), 0),
+        ("def f():\n" + PADDING * (FUNCTION - 1), 1),
+        ('def f():\n    """One.\n\n    Two.\n    """\n' + PADDING * (FUNCTION - 2), 0),
+        ("class C:\n" + PADDING * (CLASS - 1), 1),
+        ("class C:\n    def __init__(self, a, b, c, d, *, e, f, g): ...\n", 0),
+        ("class C:\n    def __init__(self, a, b, c, d, *, e, f, g, h): ...\n", 1),
+    ],
+)
+def test_the_limits_are_measured(source: str, findings: int) -> None:
+    assert len(list(too_big(source))) == findings

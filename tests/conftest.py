@@ -1,0 +1,77 @@
+"""Fixtures and checks that hold for every test."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests.helpers import ROOT, eventually
+
+# No timed tests: a busy machine must not turn an example red.
+hypothesis.settings.register_profile("nsqsmart", deadline=None, print_blob=True)
+# Coverage counts what is certain to run: the same few examples every time.
+hypothesis.settings.register_profile("mirror", deadline=None, max_examples=10, derandomize=True)
+hypothesis.settings.load_profile("nsqsmart")
+
+_FAILED = pytest.StashKey[bool]()
+_KEPT = ("NSQSMART_TEST_", "NSQSMART_REQUIRE")
+_DESCRIPTORS = Path("/proc/self/fd")
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the person running the tests has set for their programs is not for the tests."""
+    for name in os.environ:
+        if name.startswith("NSQSMART_") and not name.startswith(_KEPT):
+            monkeypatch.delenv(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[pytest.TestReport]:
+    """Remember that the test failed: its traceback may hold sockets, which is no leak."""
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No integration test may leave a thread of ours or a socket behind."""
+    if not request.path.is_relative_to(ROOT / "tests" / "integration"):
+        yield
+        return
+    threads, sockets = our_threads(), open_sockets()
+    yield
+    if request.node.stash.get(_FAILED, False):
+        return
+    try:
+        eventually(lambda: our_threads() <= threads and open_sockets() <= sockets, timeout=5)
+    except AssertionError:
+        left = sorted(thread.name for thread in our_threads() - threads)
+        pytest.fail(f"left behind: threads {left}, sockets {open_sockets() - sockets}")
+
+
+def our_threads() -> set[threading.Thread]:
+    """The live threads that nsqsmart started."""
+    return {thread for thread in threading.enumerate() if thread.name.startswith("nsqsmart")}
+
+
+def open_sockets() -> set[str]:
+    """The sockets of this process, as ``socket:[inode]``; empty where there is no /proc."""
+    if not _DESCRIPTORS.is_dir():
+        return set()
+    links = set()
+    for descriptor in _DESCRIPTORS.iterdir():
+        try:
+            links.add(str(descriptor.readlink()))
+        except OSError:  # closed between the listing and the look
+            continue
+    return {link for link in links if link.startswith("socket:")}

@@ -1,0 +1,29 @@
+"""What every test may use."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "nsqsmart"
+
+
+def eventually(condition: Callable[[], T], timeout: float = 10, what: str = "") -> T:
+    """Return the first true value of *condition*, or fail after *timeout* seconds.
+
+    Instead of a sleep: as short as the machine allows, and it says what was awaited.
+    """
+    pause = threading.Event()
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() >= deadline:
+            awaited = what or getattr(condition, "__name__", "the condition")
+            raise AssertionError(f"{awaited} did not come true in {timeout} s: {value!r}")
+        pause.wait(0.005)
+    return value
