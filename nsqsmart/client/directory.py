@@ -164,6 +164,11 @@ class Directory:
         found = self._lookup.nodes_for_new_topic(topic, deadline)
         return tuple(filter(None, map(self._map, found)))
 
+    def due(self, topic: str) -> float:
+        """When the picture of *topic* should be refreshed (monotonic seconds)."""
+        entry = self._entries.get(topic)
+        return entry.stale_at if entry else 0.0
+
     def poll_interval(self, topology: Topology) -> float:
         """Seconds between polls, without jitter."""
         default = _POLL_REDESIGNED if topology.redesigned else _POLL_ORIGINAL

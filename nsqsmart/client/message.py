@@ -10,6 +10,7 @@ from nsqsmart.errors import AlreadyResponded
 from nsqsmart.wire import messages as layout
 
 if TYPE_CHECKING:
+    from nsqsmart.client.lanes import Lane
     from nsqsmart.client.subscription import Subscription
 
 _TAG = "##client_dispatch_tag"
@@ -44,14 +45,15 @@ class Message:
 
     __slots__ = (
         "_ext",
-        "_subscription",
         "answered",
         "attempts",
         "body",
+        "finished",
         "id",
         "offset",
         "received_at",
         "size",
+        "subscription",
         "timestamp",
     )
 
@@ -63,13 +65,14 @@ class Message:
         message_id: bytes,
         body: bytes,
     ) -> None:
-        self._subscription = subscription
+        self.subscription = subscription
         self.timestamp = timestamp
         self.attempts = attempts
         self.id = message_id
         self.body = body
-        self.received_at = subscription.batch_at
+        self.received_at = subscription.heard_at
         self.answered = False
+        self.finished = False
         self.offset: int | None = None
         self.size: int | None = None
         self._ext: bytes | None = None
@@ -85,22 +88,22 @@ class Message:
     @property
     def topic(self) -> str:
         """The topic it was published to."""
-        return self._subscription.topic
+        return self.subscription.topic
 
     @property
     def channel(self) -> str:
         """The channel it was delivered on."""
-        return self._subscription.channel
+        return self.subscription.channel
 
     @property
     def partition(self) -> int | None:
         """Its partition; None on an original server."""
-        return self._subscription.target.partition
+        return self.subscription.target.partition
 
     @property
     def nsqd(self) -> str:
         """The nsqd it came from, "host:port"."""
-        return str(self._subscription.target.address)
+        return str(self.subscription.target.address)
 
     @property
     def internal_id(self) -> int:
@@ -130,7 +133,7 @@ class Message:
     @property
     def deadline(self) -> float:
         """When the server gives it to somebody else (monotonic seconds), unless touched."""
-        return self.received_at + self._subscription.msg_timeout
+        return self.received_at + self.subscription.msg_timeout
 
     @property
     def expired(self) -> bool:
@@ -143,7 +146,8 @@ class Message:
         Raises AlreadyResponded the second time.
         """
         self._answer()
-        return self._subscription.finish(self)
+        self.finished = self.subscription.finish(self)
+        return self.finished
 
     def requeue(self, delay: float | None = None, *, backoff: bool = True) -> bool:
         """Deliver it again after *delay* seconds (default: see :class:`Requeue`).
@@ -152,16 +156,27 @@ class Message:
         too late; raises AlreadyResponded the second time.
         """
         self._answer()
-        return self._subscription.requeue(self, delay, backoff=backoff)
+        return self.subscription.requeue(self, delay, backoff=backoff)
 
     def touch(self) -> bool:
         """Ask for a fresh ``msg_timeout``; False if it is too late."""
         if self.answered:
             raise AlreadyResponded("the message was answered before")
-        if not self._subscription.touch(self):
+        if not self.subscription.touch(self):
             return False
         self.received_at = monotonic()
         return True
+
+    @property
+    def lane(self) -> Lane | None:
+        """Where an ordered partition's messages queue."""
+        return self.subscription.lane
+
+    def give_back(self) -> None:
+        """REQ 0 of a message that no handler saw: no failure, no delay."""
+        self._answer()
+        if self.subscription.live:
+            self.subscription.send_requeue(self, 0.0)
 
     def _answer(self) -> None:
         if self.answered:

@@ -91,7 +91,7 @@ class Subscription:
         self.outbox: Outbox | None = None
         self.reader: Reader[Message] | None = None
         self.connection: Connection | None = None
-        self.batch_at = 0.0
+        self.heard_at = monotonic()
         self.msg_timeout = 60.0
         self.close_wait = threading.Event()
         self.lane = Lane(self, owner) if wish.ordered else None
@@ -133,6 +133,12 @@ class Subscription:
         """The largest RDY this server takes."""
         return self.connection.grant.max_rdy_count if self.connection else 0
 
+    def describe(self) -> str:
+        """For logs."""
+        partition = self.target.partition
+        where = "" if partition is None else f" partition {partition}"
+        return f"{self.topic}/{self.channel}{where} at {self.target.address}"
+
     def finish(self, message: Message) -> bool:
         """FIN, unless it is too late."""
         if not self._may_answer(message):
@@ -163,9 +169,13 @@ class Subscription:
         """TOUCH, unless it is too late."""
         if not self._may_answer(message):
             return False
-        assert self.outbox is not None  # noqa: S101 - checked by _may_answer
-        self.outbox.send(commands.touch(message.id))
+        self.send_touch(message)
         return True
+
+    def send_touch(self, message: Message) -> None:
+        """TOUCH, now."""
+        if self.outbox:
+            self.outbox.send(commands.touch(message.id))
 
     def close_politely(self) -> None:
         """RDY 0 and CLS: nothing new comes once the server has confirmed."""
@@ -176,7 +186,7 @@ class Subscription:
     def watch(self, now: float) -> None:
         """End a connection that has been silent for 2.5 heartbeat intervals."""
         interval = self.wish.config.heartbeat_interval
-        if self.reader and interval and now - self.reader.heard_at > _SILENT_INTERVALS * interval:
+        if self.live and interval and now - self.heard_at > _SILENT_INTERVALS * interval:
             self.hang_up()
 
     def _may_answer(self, message: Message) -> bool:
@@ -208,6 +218,7 @@ class Subscription:
         outbox = Outbox(connection.transport, self._owner.on_dirty)
         self.reader = reader = Reader(connection, decoder, outbox, self)
         self.outbox = outbox
+        self.heard_at = monotonic()
         if self._abandoned:
             outbox.break_off()
         self._owner.on_subscribed(self)
@@ -215,7 +226,6 @@ class Subscription:
 
     def on_messages(self, messages: list[Message]) -> None:
         """From the reader: hand over."""
-        self.batch_at = monotonic()
         if self.lane is None:
             self._owner.deliver(messages)
             return

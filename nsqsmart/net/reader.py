@@ -20,7 +20,13 @@ _MOST_AT_ONCE = 1024 * 1024
 
 
 class Sink(Protocol[M]):
-    """What a reader tells; called on its thread, so it may not block."""
+    """What a reader tells; called on its thread, so it may not block.
+
+    ``heard_at`` is when bytes came last, in monotonic seconds: whoever watches for silence looks
+    there.
+    """
+
+    heard_at: float
 
     def on_messages(self, messages: list[M]) -> None:
         """Messages came, in this order."""
@@ -35,8 +41,7 @@ class Sink(Protocol[M]):
 class Reader(Generic[M]):
     """Reads until the connection ends.
 
-    ``received`` counts messages (one writer, this reader); ``heard_at`` is when bytes came last,
-    in monotonic seconds: whoever watches for silence looks there.
+    ``received`` counts messages; this reader is its only writer.
     """
 
     def __init__(
@@ -47,7 +52,6 @@ class Reader(Generic[M]):
         self._outbox = outbox
         self._sink = sink
         self.received = 0
-        self.heard_at = monotonic()
 
     def run(self) -> NsqError:
         """Read until the end; the answer says why it ended."""
@@ -56,7 +60,7 @@ class Reader(Generic[M]):
         layers = bool(self._connection.transport.layers)
         try:
             while data := self._read(layers):
-                self.heard_at = monotonic()
+                self._sink.heard_at = monotonic()
                 self.on_bytes(data)
         except OSError as error:
             return ConnectionLost(f"connection to {address} lost: {error}", sent=True)

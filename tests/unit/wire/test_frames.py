@@ -54,6 +54,10 @@ def test_vectors(vector: dict) -> None:
             assert decoder.buffered == 0
 
 
+def test_the_types_by_number() -> None:
+    assert (RESPONSE, ERROR, MESSAGE) == (0, 1, 2)
+
+
 def test_ready_made_frames() -> None:
     assert frames.OK_FRAME == encode_frame(RESPONSE, b"OK")
     assert frames.HEARTBEAT_FRAME == encode_frame(RESPONSE, b"_heartbeat_")
@@ -217,6 +221,16 @@ def test_never_more_is_held_than_the_limit(reads: list[bytes]) -> None:
             assert decoder.buffered < 4 + LIMIT
     except ProtocolError:
         assert decoder.buffered < 4 + LIMIT + 32 + 3
+
+
+def test_the_reads_of_a_frame_are_joined_once() -> None:
+    decoder = FrameDecoder()
+    wire = encode_frame(MESSAGE, bytes(100))
+    for i in range(0, 100, 25):
+        assert decoder.feed(wire[i : i + 25]) == []
+    assert len(decoder._tail._pieces) == 4
+    assert decoder.feed(wire[100:]) == [(MESSAGE, bytes(100))]
+    assert decoder._tail._pieces == []
 
 
 def test_a_size_alone_allocates_nothing() -> None:

@@ -70,6 +70,10 @@ def test_round_trip(layout: MessageLayout, data: st.DataObject) -> None:
     assert decode_message(encode_message(message, layout), layout) == message
 
 
+def test_the_extension_versions_by_number() -> None:
+    assert (EXT_NONE, EXT_TAG, EXT_JSON) == (0, 2, 4)
+
+
 def test_the_plain_layout_is_the_default() -> None:
     assert MessageLayout(extended=False, detailed=False) == PLAIN
     message = RawMessage(1, 2, b"0123456789abcdef", b"body")

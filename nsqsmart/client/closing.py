@@ -1,0 +1,74 @@
+"""Ending a consumer: what runs may finish, what has not started goes back, nothing is left.
+
+The order is that of reliability L3: no new messages, workers finish or give back, answers leave,
+then the sockets and threads end. Each step has what is left of one deadline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+
+from nsqsmart.client.engine import Engine
+
+_CLOSE_WAIT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CloseReport:
+    """How a close ended.
+
+    ``finished``, ``requeued`` and ``failed`` count over the consumer's life; ``abandoned`` holds
+    the ids (16 bytes) of messages whose handlers still ran at the deadline: their answers are
+    dropped, and the server delivers them again.
+    """
+
+    finished: int
+    requeued: int
+    failed: int
+    abandoned: tuple[bytes, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether every handler ended in time."""
+        return not self.abandoned
+
+
+def drain(engine: Engine, deadline: float) -> CloseReport:
+    """End *engine* before *deadline* (monotonic seconds)."""
+    engine.begin_drain()
+    engine.keeper.close(deadline)
+    subscriptions = engine.snapshot()
+    for subscription in subscriptions:
+        subscription.close_politely()
+    # After CLOSE_WAIT no message follows, so nothing can reach the inbox behind the last worker.
+    patience = min(deadline, monotonic() + _CLOSE_WAIT)
+    for subscription in subscriptions:
+        subscription.close_wait.wait(max(0.0, patience - monotonic()))
+        if subscription.lane:
+            subscription.lane.release_held()
+    engine.crew.dismiss()
+    abandoned = engine.crew.join(deadline)
+    for subscription in subscriptions:
+        if subscription.outbox:
+            for message in abandoned:
+                if message.subscription is subscription and not message.answered:
+                    message.give_back()
+            subscription.outbox.flush()
+        subscription.hang_up()
+    engine.ticker.close()
+    for subscription in engine.snapshot() + subscriptions:
+        subscription.hang_up()
+        subscription.join(max(deadline, monotonic() + _CLOSE_WAIT))
+    return report(engine, tuple(message.id for message in abandoned))
+
+
+def report(engine: Engine, abandoned: tuple[bytes, ...] = ()) -> CloseReport:
+    """The counts so far."""
+    tallies = engine.crew.tallies
+    return CloseReport(
+        sum(tally.finished for tally in tallies),
+        sum(tally.requeued for tally in tallies),
+        sum(tally.failed for tally in tallies),
+        abandoned,
+    )

@@ -1,0 +1,279 @@
+"""What runs inside a started Consumer: subscriptions, flow, workers, timers."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from time import monotonic
+
+from nsqsmart.client.crew import Crew, Handler
+from nsqsmart.client.directory import Directory
+from nsqsmart.client.keeper import Keeper
+from nsqsmart.client.message import Message
+from nsqsmart.client.subscribing import (
+    Assumptions,
+    check_ordered,
+    is_mismatch,
+    is_moved,
+    permanent_error,
+)
+from nsqsmart.client.subscription import Subscription, Wish
+from nsqsmart.config import ConsumerConfig, Endpoint
+from nsqsmart.errors import NotAuthorized, NsqError, ServerError, SubscribeError
+from nsqsmart.net.handshake import Greeting, make_greeting
+from nsqsmart.net.lookup import READ
+from nsqsmart.net.outbox import Outbox
+from nsqsmart.net.ticker import Ticker
+from nsqsmart.policy.flow import FlowControl, FlowLimits, FlowState
+from nsqsmart.policy.topology import Target, Topology
+
+log = logging.getLogger("nsqsmart")
+
+# No acknowledgement waits longer than twice this, even if every worker is stuck (performance 5.2).
+_ACK_AGE = 0.005
+
+
+class Engine:
+    """Everything that lives from start() to close() of one Consumer, in one process.
+
+    *on_stop* is called, from any thread, when something ends it from inside.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, str],
+        handler: Handler,
+        endpoint: Endpoint,
+        config: ConsumerConfig,
+        on_stop: Callable[[BaseException], None],
+    ) -> None:
+        self.topic, self.channel = names
+        self.config = config
+        self.draining = False
+        self.watching = False
+        self.late_answers = 0
+        self.order_violations = 0
+        self._on_stop = on_stop
+        self._assumed = Assumptions()
+        self._greetings: dict[bool, Greeting] = {False: make_greeting(config)}
+        self._changed = threading.Condition(threading.Lock())  # guards the four below
+        self._flow = FlowControl(FlowLimits(), random.choice)
+        self.subscriptions: set[Subscription] = set()
+        self._answered = 0
+        self._first_error: SubscribeError | None = None
+        self.directory = Directory(endpoint, config, READ)
+        self.keeper = Keeper(self.directory, self.topic, self._subscribe)
+        self.crew = Crew(handler, self, config.workers)
+        self.ticker = Ticker(f"ticker-{self.topic}", self._sweep, _ACK_AGE)
+        self._flow_is_ordered: bool | None = None
+
+    def start(self) -> None:
+        """Start every thread, and wait for the first answers to SUB, for ``dial_timeout`` at most.
+
+        Raises SubscribeError when a server refuses for good, ConfigError or OrderingNotSupported
+        when ``ordered=True`` does not fit the topic. An unreachable lookup is no error.
+        """
+        self.crew.start()
+        self.ticker.start()
+        self._watch_silence()
+        self.ticker.at(monotonic() + self.config.rdy_redistribute_interval, self._rotate)
+        self.keeper.start()
+        deadline = monotonic() + self.config.dial_timeout
+        with self._changed:
+            while self._first_error is None and not self._all_answered():
+                left = deadline - monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(min(left, 0.1))
+            if self._first_error is not None:
+                raise self._first_error
+        if self.keeper.topology:
+            check_ordered(self.keeper.topology, self.config)
+
+    def _all_answered(self) -> bool:
+        topology = self.keeper.topology
+        if topology is None:
+            return self.keeper.failure is not None
+        return self._answered >= len(topology.targets)
+
+    def _subscribe(self, target: Target, topology: Topology) -> Subscription:
+        ordered = self._assumed.is_ordered(topology, self.config) and target.partition is not None
+        extended = self._assumed.is_extended(topology)
+        if extended not in self._greetings:
+            self._greetings[extended] = make_greeting(self.config, extend_support=extended)
+        self._set_flow(ordered)
+        wish = Wish(
+            self.topic, self.channel, target, ordered, self._greetings[extended], self.config
+        )
+        subscription = Subscription(wish, self)
+        with self._changed:
+            self.subscriptions.add(subscription)
+        subscription.start()
+        return subscription
+
+    def _set_flow(self, ordered: bool) -> None:  # noqa: FBT001 - private
+        """The flow's rules depend on whether the topic turned out to be ordered."""
+        if ordered == self._flow_is_ordered:
+            return
+        config = self.config
+        limits = FlowLimits(
+            config.max_in_flight, config.backoff_multiplier, config.max_backoff_duration, ordered
+        )
+        with self._changed:
+            self._flow_is_ordered = ordered
+            self._flow = FlowControl(limits, random.choice)
+            now = monotonic()
+            for subscription in self.subscriptions:
+                if subscription.live:
+                    self._flow.connect(subscription, subscription.max_rdy, now)
+
+    # What subscriptions tell.
+
+    def on_subscribed(self, subscription: Subscription) -> None:
+        """RDY for the new one, less for the others."""
+        log.info("subscribed to %s", subscription.describe())
+        self.keeper.established(subscription)
+        with self._changed:
+            self._answered += 1
+            self._changed.notify_all()
+            self._flow.connect(subscription, subscription.max_rdy, monotonic())
+        self._apply()
+
+    def on_ended(self, subscription: Subscription, reason: NsqError) -> None:
+        """Give its share to the others, and have it dialled again."""
+        began = subscription.reader is not None
+        if not self.draining:
+            log.log(
+                logging.INFO if began else logging.WARNING,
+                "%s ended: %s", subscription.describe(), reason,
+            )
+        flipped = isinstance(reason, ServerError) and self._assumed.flip(reason.code)
+        error = permanent_error(reason, self.topic, self.channel)
+        with self._changed:
+            self.subscriptions.discard(subscription)
+            self._flow.disconnect(subscription, monotonic())
+            if not began and not flipped:
+                self._answered += 1
+                self._first_error = self._first_error or error
+            self._changed.notify_all()
+        self.keeper.lost(subscription, moved=is_moved(reason) or is_mismatch(reason))
+        self._apply()
+        if isinstance(error, NotAuthorized):
+            self._on_stop(error)
+
+    def deliver(self, messages: list[Message]) -> None:
+        """To the workers."""
+        self.crew.deliver(messages)
+
+    def on_refusal(self, error: ServerError) -> None:
+        """An answer came too late for the server; it will deliver the message again."""
+        self.late_answers += 1
+        log.info("%s: %s", self.topic, error.code)
+
+    def on_dirty(self, outbox: Outbox) -> None:
+        """Acknowledgements wait: a worker out of work, or the ticker, will send them."""
+        self.crew.dirty.append(outbox)
+        self.ticker.nudge()
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        """Have *call* made at *when* on the ticker."""
+        self.ticker.at(when, call)
+
+    def on_out_of_order(self, message: Message, before: tuple[int, int]) -> bool:
+        """Offset grew and internal id fell; whether to go on."""
+        self.order_violations += 1
+        log.error(
+            "%r out of order: offset %s and internal id %s came after %s and %s",
+            message, message.offset, message.internal_id, *before,
+        )
+        choice = self.config.on_order_violation
+        if callable(choice):
+            return choice(message) is not False
+        return choice == "warn"
+
+    # What the crew tells.
+
+    def on_result(self, message: Message, *, ok: bool) -> None:
+        """A result that may move the backoff."""
+        now = monotonic()
+        with self._changed:
+            changed = self._flow.on_result(
+                message.subscription, ok=ok, delivered_at=message.received_at, now=now
+            )
+            due = self._flow.due()
+            self.watching = self._flow.state is not FlowState.FLOWING
+        if changed:
+            self._apply()
+            if due is not None:
+                log.warning("%s/%s backs off for %.1f s", self.topic, self.channel, due - now)
+                self.ticker.at(due, self._end_backoff)
+
+    def on_fatal(self, error: BaseException) -> None:
+        """A handler wants the process to end."""
+        self._on_stop(error)
+
+    # What the ticker calls.
+
+    def _end_backoff(self) -> None:
+        with self._changed:
+            changed = self._flow.on_time(monotonic())
+        if changed:
+            self._apply()
+
+    def _rotate(self) -> None:
+        with self._changed:
+            rotates = self._flow.needs_rotation()
+            if rotates:
+                self._flow.rotate()
+        if rotates:
+            self._apply()
+        self.ticker.at(monotonic() + self.config.rdy_redistribute_interval, self._rotate)
+
+    def _watch_silence(self) -> None:
+        now = monotonic()
+        for subscription in self.snapshot():
+            subscription.watch(now)
+            if not self.config.workers and subscription.outbox:
+                # The handler runs on the reader's thread, which cannot answer meanwhile.
+                subscription.outbox.answer_heartbeat()
+        interval = self.config.heartbeat_interval or 30.0
+        self.ticker.at(now + interval / 2, self._watch_silence)
+
+    def _sweep(self) -> bool:
+        """Send what waits; True while something still does."""
+        for subscription in self.snapshot():
+            if subscription.outbox and subscription.outbox.dirty:
+                subscription.outbox.flush(wait=False)
+        return any(sub.outbox and sub.outbox.dirty and sub.live for sub in self.snapshot())
+
+    # Flow.
+
+    def _apply(self) -> None:
+        """Bring every connection's RDY to its level: lower before raising."""
+        with self._changed:
+            live = [sub for sub in self.subscriptions if sub.outbox]
+            before = {sub: sub.outbox.rdy for sub in live if sub.outbox}
+            for sub in live:
+                if sub.outbox:
+                    sub.outbox.rdy = 0 if self.draining else self._flow.target(sub)
+        for sub in sorted(live, key=lambda sub: (sub.outbox.rdy - before[sub]) if sub.outbox else 0):
+            if sub.outbox:
+                sub.outbox.flush()
+
+    def is_starved(self) -> bool:
+        """Whether a connection has nearly used up its share of ``max_in_flight``."""
+        with self._changed:
+            loads = [(sub.in_flight, self._flow.target(sub)) for sub in self.subscriptions]
+        return any(share and load >= 0.85 * share for load, share in loads)
+
+    def snapshot(self) -> list[Subscription]:
+        """The subscriptions there are now."""
+        with self._changed:
+            return list(self.subscriptions)
+
+    def begin_drain(self) -> None:
+        """Nothing new: RDY 0 everywhere, no lookups, no dials."""
+        self.draining = True
+        self._apply()

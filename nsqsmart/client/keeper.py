@@ -1,0 +1,178 @@
+"""The housekeeper: keeps one subscription per target of the newest picture."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from random import uniform
+from time import monotonic
+from typing import NamedTuple, Protocol
+
+from nsqsmart.client.directory import Directory
+from nsqsmart.errors import DiscoveryError
+from nsqsmart.names import Address
+from nsqsmart.net.threads import spawn
+from nsqsmart.policy.topology import Refused, Target, Topology
+
+log = logging.getLogger("nsqsmart")
+
+_FIRST_PAUSE = 0.1
+_MAX_PAUSE_ORIGINAL = 60.0
+# A crashed leader is replaced after 20 to 30 s (cluster 5.1): stay close.
+_MAX_PAUSE_REDESIGNED = 2.0
+_LOOKUP_BUDGET = 10.0
+
+Place = int | Address
+
+
+def place_of(target: Target) -> Place:
+    """What there is one subscription of: a partition, or an original nsqd."""
+    return target.address if target.partition is None else target.partition
+
+
+class Keepable(Protocol):
+    """A subscription, as far as the keeper is concerned."""
+
+    target: Target
+
+    def hang_up(self) -> None:
+        """End it."""
+
+
+class _Failing(NamedTuple):
+    times: int
+    next_try: float
+
+
+class Keeper:
+    """One thread: looks up, subscribes to what is new, dials again what was lost.
+
+    *subscribe* starts a subscription and returns it; the consumer reports its end by
+    :meth:`lost`. Nothing here blocks on a dial: every subscription has a thread of its own.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        topic: str,
+        subscribe: Callable[[Target, Topology], Keepable],
+    ) -> None:
+        self._directory = directory
+        self._topic = topic
+        self._subscribe = subscribe
+        self._changed = threading.Condition(threading.Lock())  # guards all below
+        self._kept: dict[Place, Keepable] = {}
+        self._failing: dict[Place, _Failing] = {}
+        self._refused: set[Refused] = set()
+        self._look = True
+        self._closed = False
+        self.topology: Topology | None = None
+        self.failure: Exception | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = spawn(f"keeper-{self._topic}", self._run)
+
+    def close(self, deadline: float) -> None:
+        """End the thread; subscriptions are the consumer's to close."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread and self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, deadline - monotonic()))
+
+    def established(self, subscription: Keepable) -> None:
+        """The server took the subscription: its failures are forgotten."""
+        with self._changed:
+            self._failing.pop(place_of(subscription.target), None)
+
+    def lost(self, subscription: Keepable, *, moved: bool) -> None:
+        """A subscription ended; *moved*: look up again before the next try."""
+        target = subscription.target
+        place = place_of(target)
+        with self._changed:
+            if self._kept.get(place) is not subscription:
+                return
+            del self._kept[place]
+            times = self._failing[place].times + 1 if place in self._failing else 1
+            longest = _MAX_PAUSE_ORIGINAL if target.partition is None else _MAX_PAUSE_REDESIGNED
+            pause = min(longest, _FIRST_PAUSE * 2.0 ** min(times - 1, 20))
+            self._failing[place] = _Failing(times, monotonic() + uniform(pause / 2, pause))  # noqa: S311
+            if moved:
+                self._look = True
+                self._refused.add(Refused(target.partition, target.address))
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while self._wait():
+            self._look_up()
+            self._reconcile()
+
+    def _wait(self) -> bool:
+        """Until something is due; False once closed."""
+        with self._changed:
+            while not self._closed:
+                now = monotonic()
+                if self._look or self._next_due(now) <= now:
+                    return True
+                self._changed.wait(self._next_due(now) - now)
+            return False
+
+    def _next_due(self, now: float) -> float:
+        times = [failing.next_try for failing in self._failing.values()]
+        return min([self._poll_at(now), *times])
+
+    def _poll_at(self, now: float) -> float:
+        topology = self.topology
+        return now + 1.0 if topology is None else self._directory.due(self._topic)
+
+    def _look_up(self) -> None:
+        with self._changed:
+            look, refused = self._look, set(self._refused)
+            self._look = False
+            self._refused.clear()
+        deadline = monotonic() + _LOOKUP_BUDGET
+        seen = self.topology.generation if self.topology else 0
+        try:
+            if look or self.topology is None:
+                topology = self._directory.refresh(self._topic, seen, deadline, refused=refused)
+            else:
+                topology = self._directory.get(self._topic, deadline)
+        except DiscoveryError as error:
+            self.failure = error
+            return
+        self.failure = None
+        self.topology = topology
+
+    def _reconcile(self) -> None:
+        topology = self.topology
+        if topology is None:
+            return
+        wanted = {place_of(target): target for target in topology.targets}
+        now = monotonic()
+        moved: list[Keepable] = []
+        due: list[tuple[Place, Target]] = []
+        with self._changed:
+            for place, target in wanted.items():
+                kept = self._kept.get(place)
+                failing = self._failing.get(place)
+                if kept is None and (failing is None or failing.next_try <= now):
+                    due.append((place, target))
+                elif kept is not None and kept.target.address != target.address:
+                    moved.append(kept)
+            for place in [place for place in self._failing if place not in wanted]:
+                # Nobody lists it any more: nothing to dial until somebody does.
+                del self._failing[place]
+        for subscription in moved:
+            subscription.hang_up()
+        for place, target in due:
+            self._begin(place, target, topology)
+
+    def _begin(self, place: Place, target: Target, topology: Topology) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            # Reported lost before it is kept it would be kept for ever: start it under the lock.
+            self._kept[place] = self._subscribe(target, topology)

@@ -1,0 +1,120 @@
+"""Ordered delivery: one message of a partition at a time, and a failed head holds it.
+
+The server keeps one message in flight per partition; a lane keeps the promise where the server
+does not: it repeats the first message after a SUB_ORDERED, and after a timeout it sends again
+what a slow handler still holds.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from nsqsmart.policy.ordering import Order, OrderCheck
+
+if TYPE_CHECKING:
+    from nsqsmart.client.message import Message
+    from nsqsmart.client.subscription import Owner, Subscription
+
+log = logging.getLogger("nsqsmart")
+
+_LOUD_AT = (10, 20, 50)
+_MAX_DOUBLINGS = 30
+
+
+class Lane:
+    """The messages of one ordered subscription on their way to the workers, one by one."""
+
+    def __init__(self, subscription: Subscription, owner: Owner) -> None:
+        self._subscription = subscription
+        self._owner = owner
+        self._lock = threading.Lock()  # guards the two below
+        self._in_hand: Message | None = None
+        self._waiting: deque[Message] = deque()
+        self._order = OrderCheck()
+        self._failing = -1
+        self._failures = 0
+        self._held: Message | None = None
+
+    def offer(self, message: Message) -> None:
+        """From the reader: deliver now, or behind the one in hand."""
+        before = self._order.position
+        order = self._order.judge(message.offset or 0, message.internal_id)
+        if order is Order.REWIND:
+            log.info("partition %s goes back to offset %s", message.partition, message.offset)
+        elif order is Order.VIOLATION and not self._owner.on_out_of_order(message, before):
+            self._subscription.hang_up()
+            return
+        with self._lock:
+            if self._in_hand is not None:
+                self._waiting.append(message)
+                return
+            self._in_hand = message
+        self._owner.deliver([message])
+
+    def done(self, message: Message, *, finished: bool) -> None:
+        """From the worker: its handler has ended; the next one may go."""
+        if finished and message.internal_id == self._failing:
+            self._failing, self._failures = -1, 0
+        following: Message | None = None
+        with self._lock:
+            if self._in_hand is not message:
+                return
+            while self._waiting:
+                following = self._waiting.popleft()
+                if not finished or following.internal_id != message.internal_id:
+                    break
+                # A copy that came while the first was in hand: the same delivery, done already.
+                self._acknowledge(following)
+                following = None
+            self._in_hand = following
+        if following is not None:
+            self._owner.deliver([following])
+
+    def hold(self, message: Message, delay: float | None, *, counts: bool) -> None:
+        """Keep a failed head for a while under TOUCH, then give it back with REQ 0.
+
+        The server ignores a delay on ordered channels (protocol 5.3).
+        """
+        if message.internal_id != self._failing:
+            self._failing, self._failures = message.internal_id, 0
+        self._failures += counts
+        if message.attempts in _LOUD_AT or (message.attempts and message.attempts % 100 == 0):
+            log.warning(
+                "message %s holds partition %s of %s: attempt %s",
+                message.id.hex(), message.partition, message.topic, message.attempts,
+            )
+        if delay is None:
+            config = self._subscription.wish.config
+            doublings = min(max(0, self._failures - 1), _MAX_DOUBLINGS)
+            delay = min(config.backoff_multiplier * 2.0**doublings, config.max_backoff_duration)
+        self._held = message
+        self._wait(message, monotonic() + max(0.0, delay))
+
+    def release_held(self) -> None:
+        """At close: give back at once what is held."""
+        message, self._held = self._held, None
+        if message is not None and self._subscription.live:
+            self._subscription.send_requeue(message, 0.0)
+
+    def _wait(self, message: Message, until: float) -> None:
+        now = monotonic()
+        if self._held is not message or not self._subscription.live:
+            return
+        if now >= until:
+            self.release_held()
+            return
+        touch_at = message.received_at + self._subscription.msg_timeout / 2
+        if now >= touch_at:
+            self._subscription.send_touch(message)
+            message.received_at = now
+            touch_at = now + self._subscription.msg_timeout / 2
+        self._owner.at(min(until, touch_at), lambda: self._wait(message, until))
+
+    def _acknowledge(self, copy: Message) -> None:
+        copy.answered = True
+        if self._subscription.outbox:
+            self._subscription.outbox.ack(copy.id)

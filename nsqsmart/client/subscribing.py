@@ -1,0 +1,96 @@
+"""How a topic is subscribed to, and what a refused SUB means (DESIGN section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nsqsmart.config import ConsumerConfig
+from nsqsmart.errors import (
+    ConfigError,
+    ConnectError,
+    NotAuthorized,
+    NsqError,
+    OrderingNotSupported,
+    ServerError,
+    SubscribeError,
+)
+from nsqsmart.policy.lookup_answers import TopicState
+from nsqsmart.policy.topology import Topology
+from nsqsmart.wire import answers
+
+_MISMATCH = frozenset(
+    {answers.SUB_EXTEND_NEED, answers.SUB_EXTEND_FORBIDDEN, answers.SUB_ORDER_IS_MUST}
+)
+
+
+@dataclass(slots=True)
+class Assumptions:
+    """What SUB must agree with the topic on; None follows the lookup's metadata."""
+
+    extended: bool | None = None
+    ordered: bool | None = None
+
+    def is_extended(self, topology: Topology) -> bool:
+        """Whether to identify with ``extend_support``."""
+        return topology.meta.extended if self.extended is None else self.extended
+
+    def is_ordered(self, topology: Topology, config: ConsumerConfig) -> bool:
+        """Whether to use SUB_ORDERED."""
+        if config.force_ordered:
+            return True
+        if config.ordered is False:
+            return False
+        return topology.meta.ordered if self.ordered is None else self.ordered
+
+    def flip(self, code: str) -> bool:
+        """Correct what the server contradicts; False if it was corrected before."""
+        before = (self.extended, self.ordered)
+        if code == answers.SUB_EXTEND_NEED and self.extended is None:
+            self.extended = True
+        elif code == answers.SUB_EXTEND_FORBIDDEN and self.extended is None:
+            self.extended = False
+        elif code == answers.SUB_ORDER_IS_MUST and self.ordered is None:
+            self.ordered = True
+        return (self.extended, self.ordered) != before
+
+
+def check_ordered(topology: Topology, config: ConsumerConfig) -> None:
+    """Refuse ``ordered=True`` where it would mark the channel, or means nothing."""
+    if config.ordered is not True or topology.state is not TopicState.FOUND:
+        return
+    if not topology.redesigned:
+        raise OrderingNotSupported(
+            f"topic {topology.topic!r} is on an original NSQ, which has no ordered topics",
+            hint='use ordered="auto"',
+        )
+    if not topology.meta.ordered and not config.force_ordered:
+        raise ConfigError(
+            f"topic {topology.topic!r} is not an ordered one: subscribing in order would mark the "
+            "channel until an operator resets it; say force_ordered=True if you want that"
+        )
+
+
+def is_moved(reason: NsqError) -> bool:
+    """Whether to look up again before the next try."""
+    if isinstance(reason, ServerError):
+        return reason.code in answers.MOVED
+    return True
+
+
+def is_mismatch(reason: NsqError) -> bool:
+    """Whether an assumption about the topic was wrong."""
+    return isinstance(reason, ServerError) and reason.code in _MISMATCH
+
+
+def permanent_error(reason: NsqError, topic: str, channel: str) -> SubscribeError | None:
+    """What start() raises for a refusal that will come again; None if it may pass."""
+    what = f"subscribing to {topic!r}/{channel!r}: {reason}"
+    if isinstance(reason, ServerError):
+        if reason.code in answers.UNAUTHORIZED:
+            return NotAuthorized(what, code=reason.code)
+        if reason.code in answers.MOVED or is_mismatch(reason):
+            return None
+        return SubscribeError(what, code=reason.code)
+    if isinstance(reason, ConnectError) and reason.permanent:
+        return SubscribeError(what, code=type(reason).__name__)
+    return None
