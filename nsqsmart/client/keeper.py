@@ -22,6 +22,8 @@ _MAX_PAUSE_ORIGINAL = 60.0
 # A crashed leader is replaced after 20 to 30 s (cluster 5.1): stay close.
 _MAX_PAUSE_REDESIGNED = 2.0
 _LOOKUP_BUDGET = 10.0
+_LONGEST_SLEEP = 3600.0
+_AFTER_A_BUG = 1.0
 
 Place = int | Address
 
@@ -107,8 +109,14 @@ class Keeper:
 
     def _run(self) -> None:
         while self._wait():
-            self._look_up()
-            self._reconcile()
+            try:
+                self._look_up()
+                self._reconcile()
+            except Exception:
+                # Without this thread nothing is ever dialled again: whatever it is, go on.
+                log.exception("keeping the subscriptions of %s failed", self._topic)
+                with self._changed:
+                    self._changed.wait(_AFTER_A_BUG)
 
     def _wait(self) -> bool:
         """Until something is due; False once closed."""
@@ -122,7 +130,7 @@ class Keeper:
 
     def _next_due(self, now: float) -> float:
         times = [failing.next_try for failing in self._failing.values()]
-        return min([self._poll_at(now), *times])
+        return min([self._poll_at(now), now + _LONGEST_SLEEP, *times])
 
     def _poll_at(self, now: float) -> float:
         topology = self.topology

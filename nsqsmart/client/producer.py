@@ -21,6 +21,7 @@ from nsqsmart.net.pool import ConnectionPool
 from nsqsmart.policy.routing import Key, check_key
 
 _MAX_TRACE_ID = (1 << 64) - 1
+_MAX_KNOWN_TOPICS = 10_000
 
 
 class Producer:
@@ -51,6 +52,7 @@ class Producer:
         self._endpoint, self._config = resolve(ProducerConfig, address, options, config=config)
         self._greeting = make_greeting(self._config)
         self._closed = False
+        self._known_topics: set[str] = set()
         # Keyed by PID: a child of a fork starts with nothing, and inherits no lock that is held.
         self._by_process: dict[int, Publisher] = {}
 
@@ -151,23 +153,31 @@ class Producer:
         trace: bool | None,
         trace_id: int | None,
     ) -> Publication:
-        check_topic(topic)
-        _check_body(body)
+        if topic not in self._known_topics:
+            self._know(topic)
+        if type(body) is not bytes or not body:
+            body = _check_body(body)
         if key is not None:
             check_key(key)
             if partition is not None:
                 raise TypeError("give key or partition, not both")
         elif partition is not None:
             check_partition(partition)
-        must_trace = bool(trace) or trace_id is not None
-        if trace_id is None and (must_trace or (trace is None and self._config.trace)):
-            trace_id = random.getrandbits(63) or 1
-        elif trace_id is not None:
+        must_trace = trace_id is not None or trace is True
+        if trace_id is not None:
             _check_trace_id(trace_id)
-        return Publication(topic, bytes(body), key, partition, trace_id, must_trace)
+        elif must_trace or (trace is None and self._config.trace):
+            trace_id = random.getrandbits(63) or 1
+        return Publication(topic, body, key, partition, trace_id, must_trace)
+
+    def _know(self, topic: str) -> None:
+        """Check a topic's name once."""
+        check_topic(topic)
+        if len(self._known_topics) < _MAX_KNOWN_TOPICS:
+            self._known_topics.add(topic)
 
 
-def _check_body(body: object) -> None:
+def _check_body(body: object) -> bytes:
     if not isinstance(body, bytes | bytearray | memoryview):
         raise TypeError(
             f"body must be bytes, not {type(body).__name__}; "
@@ -175,6 +185,7 @@ def _check_body(body: object) -> None:
         )
     if not len(body):
         raise ConfigError("body is empty: nsqd refuses empty messages")
+    return bytes(body)
 
 
 def _check_trace_id(trace_id: object) -> None:

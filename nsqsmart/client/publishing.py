@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import random
 import threading
-from dataclasses import dataclass
 from time import monotonic, sleep
+from typing import NamedTuple
 
 from nsqsmart.client.directory import Directory
 from nsqsmart.client.failures import NoLeader, code_of, publish_error
@@ -43,8 +43,7 @@ _RESPONSE_TIMEOUT_REDESIGNED = 20.0
 _UNKNOWN_LOOKUPS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(NamedTuple):
     """What one call is to publish; ``trace_id`` None is untraced, ``must_trace`` the caller's."""
 
     topic: str
@@ -76,21 +75,32 @@ class Publisher:
 
 
 class _Call:
-    """The state of one publish call."""
+    """The state of one publish call; what only a failure needs is made when one comes."""
+
+    __slots__ = (
+        "_avoid",
+        "_deadline",
+        "_failed",
+        "_partition",
+        "_publication",
+        "_shared",
+        "_target",
+        "_topology",
+        "_turn",
+        "_unknown_in",
+    )
 
     def __init__(self, shared: Publisher, publication: Publication, deadline: float) -> None:
-        config = shared.config
         self._shared = shared
         self._publication = publication
-        self._retry = Retry(
-            deadline, config.retry_pause, config.max_retry_pause, config.publish_attempts
-        )
+        self._deadline = deadline
+        self._failed: Retry | None = None
         self._topology: Topology | None = None
         self._target: Target | None = None
         self._partition: int | None = None
         self._turn: threading.Lock | None = None
-        self._avoid: set[Address] = set()
-        self._unknown_in: set[int] = set()
+        self._avoid: frozenset[Address] = frozenset()
+        self._unknown_in: frozenset[int] = frozenset()
 
     def run(self) -> Receipt:
         """Attempt until it is stored, or policy or time ends it."""
@@ -108,9 +118,22 @@ class _Call:
                 key = (self._publication.topic, self._partition)
                 self._shared.turns.give_up(key, self._turn)
 
+    @property
+    def _retry(self) -> Retry:
+        """What has been tried so far."""
+        if self._failed is None:
+            config = self._shared.config
+            self._failed = Retry(
+                self._deadline,
+                config.retry_pause,
+                config.max_retry_pause,
+                config.publish_attempts,
+            )
+        return self._failed
+
     def _attempt(self) -> Receipt:
         self._target = None
-        publication, deadline = self._publication, self._retry.deadline
+        publication, deadline = self._publication, self._deadline
         topology = self._topology
         if topology is None:
             topology = self._shared.directory.get(publication.topic, deadline)
@@ -134,7 +157,7 @@ class _Call:
         leader = topology.leaders.get(partition)
         if leader is None:
             raise NoLeader(f"partition {partition} of {publication.topic!r} has no leader")
-        return Target(leader, partition)
+        return Target.at(leader, partition)
 
     def _keep_to_partition(self, topology: Topology) -> int:
         """The message's one partition; waits for its turn there."""
@@ -161,7 +184,7 @@ class _Call:
         self._partition = partition
         if self._turn is None and self._shared.config.serialize:
             key = (publication.topic, partition)
-            self._turn = self._shared.turns.take(key, self._retry.deadline)
+            self._turn = self._shared.turns.take(key, self._deadline)
         return partition
 
     def _route_unknown(self, topology: Topology) -> Target:
@@ -176,13 +199,13 @@ class _Call:
                 "to the leader of each partition",
             )
         directory = self._shared.directory
-        nodes = directory.nodes_for_new_topic(topic, self._retry.deadline)
+        nodes = directory.nodes_for_new_topic(topic, self._deadline)
         if nodes and not self._publication.keyed:
-            targets = [Target(node, None) for node in nodes]
+            targets = [Target.at(node, None) for node in nodes]
             return self._shared.rotation.pick(targets, self._avoid)
         if nodes:
             self._keep_to_partition(topology)
-        self._unknown_in.add(topology.generation)
+        self._unknown_in |= {topology.generation}
         if len(self._unknown_in) >= _UNKNOWN_LOOKUPS:
             raise TopicNotExist(
                 f"no nsqlookupd knows topic {topic!r}",
@@ -211,20 +234,9 @@ class _Call:
         return self._shared.config.response_timeout or default
 
     def _receipt(self, target: Target, traced: TracedReceipt | None) -> Receipt:
-        tries = len(self._retry.attempts) + 1
-        topic, nsqd = self._publication.topic, str(target.address)
-        if traced is None:
-            return Receipt(topic, target.partition, nsqd, tries)
-        return Receipt(
-            topic,
-            target.partition,
-            nsqd,
-            tries,
-            traced.internal_id,
-            traced.trace_id,
-            traced.offset,
-            traced.size,
-        )
+        tries = len(self._failed.attempts) + 1 if self._failed else 1
+        found = traced or (None, None, None, None)
+        return Receipt(self._publication.topic, target.partition, target.name, tries, *found)
 
     def _recover(self, error: TransportError, started: float) -> None:
         """Prepare the next attempt after *error*, or raise what the caller shall see."""
@@ -232,20 +244,20 @@ class _Call:
         config = self._shared.config
         verdict = judge(error, keyed=publication.keyed, retry_unanswered=config.retry_unanswered)
         now = monotonic()
-        nsqd = str(target.address) if target else None
+        nsqd = target.name if target else None
         partition = target.partition if target else self._partition
         attempt = Attempt(nsqd, partition, code_of(error), now - started)
-        self._retry = self._retry.after(attempt, verdict)
-        if not self._retry.may_retry(verdict, now):
+        self._failed = retry = self._retry.after(attempt, verdict)
+        if not retry.may_retry(verdict, now):
             raise self._failure(error) from error
         if target:
-            self._avoid.add(target.address)
+            self._avoid |= {target.address}
             if not error.sent:
                 self._shared.pool.retire(target.address)
         elsewhere = self._may_go_elsewhere(verdict)
         if not elsewhere:
-            self._avoid.clear()
-            sleep(self._retry.delay(now, random.uniform))
+            self._avoid = frozenset()
+            sleep(retry.delay(now, random.uniform))
         if verdict.moved:
             self._look_again(target, wait=not elsewhere)
 
@@ -260,7 +272,7 @@ class _Call:
         refused = [Refused(target.partition, target.address)] if target else []
         try:
             self._topology = self._shared.directory.refresh(
-                self._publication.topic, seen, self._retry.deadline, refused=refused, wait=wait
+                self._publication.topic, seen, self._deadline, refused=refused, wait=wait
             )
         except TransportError:
             # No lookup and no picture: the next attempt says so, and is counted.

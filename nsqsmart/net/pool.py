@@ -1,8 +1,8 @@
 """Connections kept by nsqd address and lent to one caller at a time.
 
-A loan ends clean or its connection is retired. Nothing is counted: the capacity that is left is
+A loan ends clean or its connection is retired. No slot is counted: the capacity that is left is
 ``size`` minus the loans alive, so a caller who is interrupted between two lines, or never leaves
-its block, cannot leak a slot.
+its block, cannot leak one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from types import TracebackType
 from typing import NamedTuple
-from weakref import WeakSet
+from weakref import ref
 
 from nsqsmart.errors import ClientClosed, PoolTimeout
 from nsqsmart.names import Address
@@ -27,14 +27,30 @@ class _Idle(NamedTuple):
     since: float
 
 
+class _Place:
+    """What there is of one nsqd: idle connections, coldest first, and the loans alive."""
+
+    __slots__ = ("idle", "loans")
+
+    def __init__(self) -> None:
+        self.idle: list[_Idle] = []
+        self.loans: dict[int, ref[Loan]] = {}
+
+    def is_full(self, size: int) -> bool:
+        """Whether *size* loans are alive; those that died without their block's end are not."""
+        if len(self.loans) >= size:
+            self.loans = {name: loan for name, loan in self.loans.items() if loan() is not None}
+        return len(self.loans) >= size
+
+
 class Loan:
-    """A place in the pool, and the connection it holds; used as a context manager."""
+    """A connection that is lent, and its place in the pool; used as a context manager."""
 
-    __slots__ = ("__weakref__", "_pool", "address", "connection")
+    __slots__ = ("__weakref__", "_place", "_pool", "connection")
 
-    def __init__(self, pool: ConnectionPool, address: Address) -> None:
+    def __init__(self, pool: ConnectionPool, place: _Place) -> None:
         self._pool = pool
-        self.address = address
+        self._place = place
         self.connection: Connection | None = None
 
     def __enter__(self) -> Connection:
@@ -47,7 +63,7 @@ class Loan:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._pool.take_back(self)
+        self._pool.take_back(self, self._place)
 
 
 class ConnectionPool:
@@ -63,10 +79,12 @@ class ConnectionPool:
         self._open = opener
         self._size = size
         self._idle_timeout = idle_timeout
-        self._changed = threading.Condition(threading.Lock())  # guards the three below
-        self._idle: dict[Address, list[_Idle]] = {}
-        self._loans: dict[Address, WeakSet[Loan]] = {}
+        self._lock = threading.Lock()  # guards all below
+        self._changed = threading.Condition(self._lock)
+        self._places: dict[Address, _Place] = {}
+        self._waiting = 0
         self._closed = False
+        self._next_sweep = 0.0
 
     def lend(self, address: Address, deadline: float) -> Loan:
         """A loan of a usable connection to *address*, to be used in a ``with`` block.
@@ -74,12 +92,11 @@ class ConnectionPool:
         Raises PoolTimeout when all are lent until *deadline*, ClientClosed after :meth:`close`,
         and what opening a connection raises.
         """
-        loan = Loan(self, address)
-        while True:
-            idle, retired = self._admit(loan, deadline)
-            _close_all(retired)
-            if idle is None:
-                break
+        place = self._places.get(address)
+        if place is None:
+            place = self._places.setdefault(address, _Place())
+        loan = Loan(self, place)
+        while (idle := self._admit(loan, place, address, deadline)) is not None:
             loan.connection = idle
             if idle.is_usable():
                 return loan
@@ -89,83 +106,100 @@ class ConnectionPool:
             loan.connection = self._open(address, deadline)
         finally:
             if loan.connection is None:
-                self.take_back(loan)
+                self.take_back(loan, place)
         return loan
 
-    def take_back(self, loan: Loan) -> None:
+    def take_back(self, loan: Loan, place: _Place) -> None:
         """End *loan*: a clean connection goes back, any other is closed."""
         connection, loan.connection = loan.connection, None
-        retired: list[Connection] = []
+        retired: list[Connection] | None = None
         now = monotonic()
-        with self._changed:
-            self._loans[loan.address].discard(loan)
-            if connection:
+        with self._lock:
+            place.loans.pop(id(loan), None)
+            if connection is not None:
                 if connection.spoiled or self._closed:
-                    retired.append(connection)
+                    retired = [connection]
                 else:
-                    self._idle.setdefault(loan.address, []).append(_Idle(connection, now))
-            retired += self._take_cold(now)
-            self._changed.notify_all()
-        _close_all(retired)
+                    place.idle.append(_Idle(connection, now))
+            if now >= self._next_sweep:
+                retired = (retired or []) + self._take_cold(now)
+            if self._waiting:
+                self._changed.notify_all()
+        if retired:
+            _close_all(retired)
 
     def retire(self, address: Address) -> None:
         """Close what is idle to *address*: an error has proved it dead."""
-        with self._changed:
-            entries = self._idle.pop(address, [])
-        _close_all([entry.connection for entry in entries])
-
-    def close(self) -> None:
-        """Close what is idle, refuse new loans, wake who waits; loans close as they end."""
-        with self._changed:
-            self._closed = True
-            entries = [entry for stack in self._idle.values() for entry in stack]
-            self._idle.clear()
-            self._changed.notify_all()
+        with self._lock:
+            place = self._places.get(address)
+            entries = place.idle if place else []
+            if place:
+                place.idle = []
         _close_all([entry.connection for entry in entries])
 
     def wait_for_loans(self, deadline: float) -> None:
         """Return when nothing is lent, at the latest at *deadline*."""
-        with self._changed:
-            while any(self._loans.values()) and (left := deadline - monotonic()) > 0:
-                self._changed.wait(min(left, _LOOK_AGAIN))
+        with self._lock:
+            while any(place.is_full(1) for place in self._places.values()):
+                left = deadline - monotonic()
+                if left <= 0:
+                    return
+                self._wait(left)
+
+    def close(self) -> None:
+        """Close what is idle, refuse new loans, wake who waits; loans close as they end."""
+        with self._lock:
+            self._closed = True
+            entries = [entry for place in self._places.values() for entry in place.idle]
+            for place in self._places.values():
+                place.idle = []
+            self._changed.notify_all()
+        _close_all([entry.connection for entry in entries])
 
     def drop(self) -> None:
         """In a forked child: close the descriptors alone, without a word to the parent's peers."""
-        for stack in self._idle.values():
-            for entry in stack:
-                entry.connection.drop()
-        for loans in self._loans.values():
-            for loan in loans:
-                if loan.connection:
-                    loan.connection.drop()
+        for place in self._places.values():
+            loans = [loan() for loan in place.loans.values()]
+            lent = [loan.connection for loan in loans if loan is not None]
+            for connection in [entry.connection for entry in place.idle] + lent:
+                if connection is not None:
+                    connection.drop()
 
-    def _admit(self, loan: Loan, deadline: float) -> tuple[Connection | None, list[Connection]]:
-        """Wait for a place: an idle connection, or None for leave to open one; and the cold."""
-        with self._changed:
-            loans = self._loans.setdefault(loan.address, WeakSet())
+    def _admit(
+        self, loan: Loan, place: _Place, address: Address, deadline: float
+    ) -> Connection | None:
+        """Wait for a place: an idle connection, or None for leave to open one."""
+        name = id(loan)
+        with self._lock:
             while True:
                 if self._closed:
                     raise ClientClosed("the client was closed")
-                now = monotonic()
-                retired = self._take_cold(now)
-                if loan in loans or len(loans) < self._size:
-                    loans.add(loan)
-                    stack = self._idle.get(loan.address)
-                    return (stack.pop().connection if stack else None), retired
-                left = deadline - now
+                if name in place.loans or not place.is_full(self._size):
+                    place.loans[name] = ref(loan)
+                    return place.idle.pop().connection if place.idle else None
+                left = deadline - monotonic()
                 if left <= 0:
                     raise PoolTimeout(
-                        f"all {self._size} connections to {loan.address} are in use; "
+                        f"all {self._size} connections to {address} are in use; "
                         "raise pool_size or publish from fewer threads"
                     )
-                self._changed.wait(min(left, _LOOK_AGAIN))
+                self._wait(left)
+
+    def _wait(self, left: float) -> None:
+        """Under the lock: until something came back, at most for a while."""
+        self._waiting += 1
+        try:
+            self._changed.wait(min(left, _LOOK_AGAIN))
+        finally:
+            self._waiting -= 1
 
     def _take_cold(self, now: float) -> list[Connection]:
-        """Take out what has been idle too long; the coldest lie at the bottom of each stack."""
+        """Under the lock: take out what has been idle too long."""
+        self._next_sweep = now + min(_LOOK_AGAIN, self._idle_timeout / 10)
         cold: list[Connection] = []
-        for stack in self._idle.values():
-            while stack and now - stack[0].since > self._idle_timeout:
-                cold.append(stack.pop(0).connection)
+        for place in self._places.values():
+            while place.idle and now - place.idle[0].since > self._idle_timeout:
+                cold.append(place.idle.pop(0).connection)
         return cold
 
 

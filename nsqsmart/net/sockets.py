@@ -8,6 +8,7 @@ is set, so an exchange that has seconds left is one ``send`` and one ``recv``.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 from time import monotonic
@@ -16,7 +17,9 @@ from nsqsmart.errors import ConnectError, ConnectionLost, ResponseTimeout
 from nsqsmart.names import Address
 from nsqsmart.net.resolving import Resolved, resolve
 
-RECV_SIZE = 64 * 1024
+_RECV_SIZE = 64 * 1024
+# An answer fits easily; allocating 64 KiB for ten bytes costs more than the exchange.
+_ANSWER_SIZE = 4096
 _SLICE = 1.0
 _SHORTEST = 0.001
 _NOSIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
@@ -60,11 +63,14 @@ class Socket:
     One user at a time, but for :meth:`try_send` and :meth:`hang_up`, which any thread may call.
     """
 
-    __slots__ = ("_recv_limit", "_send_limit", "_sock", "peer")
+    __slots__ = ("_poll", "_recv_limit", "_send_limit", "_sock", "peer")
 
     def __init__(self, sock: socket.socket, peer: Address) -> None:
         self._sock = sock
         self.peer = peer
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        self._poll = poll.poll
         self._limit_recv(_SLICE)
         self._limit_send(_SLICE)
 
@@ -94,7 +100,7 @@ class Socket:
             self._limit_recv(limit)
         while True:
             try:
-                data = self._sock.recv(RECV_SIZE)
+                data = self._sock.recv(_ANSWER_SIZE)
             except BlockingIOError:
                 self._limit_recv(self._left(deadline, "answer"))
                 continue
@@ -106,8 +112,10 @@ class Socket:
 
     def recv_now(self) -> bytes | None:
         """What has come already: None if nothing, b"" at the end or on an error."""
+        if not self._poll(0):
+            return None
         try:
-            return self._sock.recv(RECV_SIZE, _DONTWAIT)
+            return self._sock.recv(_ANSWER_SIZE, _DONTWAIT)
         except BlockingIOError:
             return None
         except OSError:
@@ -120,7 +128,7 @@ class Socket:
 
     def read(self) -> bytes:
         """Wait for bytes as long as it takes; b"" once the peer or :meth:`hang_up` ended it."""
-        return self._sock.recv(RECV_SIZE)
+        return self._sock.recv(_RECV_SIZE)
 
     def read_exactly(self, count: int) -> bytes:
         """Up to *count* bytes in one call where the platform can; b"" at the end."""

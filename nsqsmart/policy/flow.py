@@ -16,7 +16,7 @@ _MAX_DOUBLINGS = 30
 
 class FlowState(Enum):
     """FLOWING: every connection has its share. BACKING_OFF: RDY 0 everywhere until a time.
-    PROBING: one connection has RDY 1; only the result of a message it brings counts.
+    PROBING: one connection at a time has RDY 1; only the result of a message it brings counts.
     """
 
     FLOWING = auto()
@@ -45,10 +45,10 @@ class FlowControl:
     def __init__(self, limits: FlowLimits, choose: Callable[[list[Name]], Name]) -> None:
         self._limits = limits
         self._choose = choose
-        self._ceilings: dict[Name, int] = {}
+        self._ceilings: dict[Name, int] = {}  # where RDY is scarce, the first ones have it
         self._targets: dict[Name, int] = {}
-        self._first = 0
         self._probe: Name | None = None
+        self._probes: set[Name] = set()
         self._probe_since = 0.0
         self._level = 0
         self._until = 0.0
@@ -63,8 +63,11 @@ class FlowControl:
         return self._until if self.state is FlowState.BACKING_OFF else None
 
     def needs_rotation(self) -> bool:
-        """Whether some connection is without RDY only because there are too many of them."""
-        return self.state is FlowState.FLOWING and self._shares_wanted() < len(self._ceilings)
+        """Whether some connection is without RDY only because others have all there is."""
+        if self.state is FlowState.BACKING_OFF:
+            return False
+        total = 1 if self.state is FlowState.PROBING else self._limits.max_in_flight
+        return len(self._ceilings) > total
 
     def connect(self, name: Name, max_rdy: int, now: float) -> None:
         """A subscription began; *max_rdy* is what its server granted."""
@@ -82,10 +85,21 @@ class FlowControl:
         self._compute()
 
     def rotate(self) -> None:
-        """Give the RDY that there is to the next connections in turn."""
-        if self.needs_rotation():
-            self._first = (self._first + max(1, self._shares_wanted())) % len(self._ceilings)
-            self._compute()
+        """Give the RDY that there is to the next connections in turn.
+
+        The probe moves on too: where it waits there may be no message, while others have many.
+        """
+        if not self.needs_rotation():
+            return
+        probing = self.state is FlowState.PROBING
+        served = [self._probe] if probing else list(self._ceilings)[: self._limits.max_in_flight]
+        # To the end of the queue: nobody's turn depends on who comes and goes.
+        for name in served:
+            self._ceilings[name] = self._ceilings.pop(name)
+        if probing:
+            self._probe = next(iter(self._ceilings))
+            self._probes.add(self._probe)
+        self._compute()
 
     def on_result(self, name: Name, *, ok: bool, delivered_at: float, now: float) -> bool:
         """A handler succeeded or failed on a message of *name*; True if targets changed."""
@@ -95,21 +109,17 @@ class FlowControl:
             if ok:
                 return False
             self._level = 0
-            self._back_off(now)
-            return True
-        if self.state is not FlowState.PROBING or name != self._probe:
-            return False
-        if delivered_at < self._probe_since:
+        elif name not in self._probes or delivered_at < self._probe_since:
             return False  # an answer to a message from before the probe says nothing of now
-        if not ok:
-            self._level += 1
-        elif self._level == 0:
+        elif ok and self._level == 0:
             self.state = FlowState.FLOWING
-            self._probe = None
-            self._compute()
+            self._end_probe()
             return True
-        else:
+        elif ok:
             self._level -= 1
+        elif self._pause() < self._limits.max_backoff_duration:
+            # Beyond the longest pause a level would only be one more on the way back.
+            self._level = min(self._level + 1, _MAX_DOUBLINGS)
         self._back_off(now)
         return True
 
@@ -123,34 +133,33 @@ class FlowControl:
         return True
 
     def _back_off(self, now: float) -> None:
-        limits = self._limits
-        pause = limits.backoff_multiplier * 2.0 ** min(self._level, _MAX_DOUBLINGS)
         self.state = FlowState.BACKING_OFF
-        self._until = now + min(pause, limits.max_backoff_duration)
-        self._probe = None
-        self._compute()
+        self._until = now + self._pause()
+        self._end_probe()
+
+    def _pause(self) -> float:
+        pause = self._limits.backoff_multiplier * 2.0**self._level
+        return min(pause, self._limits.max_backoff_duration)
 
     def _start_probe(self, now: float) -> None:
         names = list(self._ceilings)
         self._probe = self._choose(names) if names else None
+        self._probes = {self._probe} if names else set()
         self._probe_since = now
 
-    def _shares_wanted(self) -> int:
-        return min(len(self._ceilings), self._limits.max_in_flight)
+    def _end_probe(self) -> None:
+        self._probe = None
+        self._probes = set()
+        self._compute()
 
     def _compute(self) -> None:
-        if self.state is not FlowState.FLOWING:
-            probe = self._probe if self.state is FlowState.PROBING else None
-            self._targets = {name: int(name == probe) for name in self._ceilings}
-            return
-        names = list(self._ceilings)
-        count, total = len(names), self._limits.max_in_flight
-        targets: dict[Name, int] = {}
-        for place, name in enumerate(names):
-            if count <= total:
-                # The remainder goes to the first ones, so that the sum is max_in_flight.
-                share = total // count + (place < total % count)
-            else:
-                share = int((place - self._first) % count < total)
-            targets[name] = min(share, self._ceilings[name])
-        self._targets = targets
+        if self.state is FlowState.FLOWING:
+            count, total = len(self._ceilings), self._limits.max_in_flight
+            # The remainder goes to the first ones, so that the sum is max_in_flight.
+            shares = {
+                name: total // count + (place < total % count)
+                for place, name in enumerate(self._ceilings)
+            }
+        else:
+            shares = {name: int(name == self._probe) for name in self._ceilings}
+        self._targets = {name: min(shares[name], most) for name, most in self._ceilings.items()}

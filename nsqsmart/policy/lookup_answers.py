@@ -7,9 +7,11 @@ trusted, and only a document that is no answer at all raises.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import IPv4Address, ip_address
 from typing import Any, NamedTuple, TypeGuard
 
 from nsqsmart.errors import DiscoveryError
@@ -19,10 +21,20 @@ _OK = 200
 _NOT_FOUND = 404
 _MAX_PORT = 65535
 _MAX_HOST = 253
+_MAX_VERSION = 100
+# A cluster is far smaller; what a peer may make us dial is bounded (reliability SEC-15).
+_MAX_NODES = 1024
+_MAX_PEERS = 16
 _UNKNOWN_TOPIC = frozenset({"TOPIC_NOT_FOUND", "Key not found"})
 _NO_CHANNEL = "Topic has no channel"
-# What an nsqd registers of itself; never a host to dial.
-_UNUSABLE_HOSTS = ("0.0.0.0", "::", "255.255.255.255")  # noqa: S104 - refused, not bound
+_BROADCAST = IPv4Address("255.255.255.255")
+# Whatever ipaddress lets pass behind the % of an IPv6 scope.
+_LITERAL = re.compile(r"[0-9a-fA-F:.]+(?:%[a-zA-Z0-9_.-]+)?")
+_LABEL = r"[a-zA-Z0-9_][a-zA-Z0-9_-]{0,62}"
+_HOST_NAME = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}\.?")
+# Other spellings of an IPv4 address that libc takes: 0, 0xe0.1, 3758096385.
+_PART = r"(?:0[xX][0-9a-fA-F]*|0[0-9]*|[1-9][0-9]{0,9})"
+_SPELLED_NUMBER = re.compile(rf"(?:{_PART}\.){{0,3}}{_PART}\.?")
 
 
 class Node(NamedTuple):
@@ -109,7 +121,7 @@ def parse_peers(status: int, body: bytes) -> LookupPeers | None:
         return LookupPeers(None, ())
     found = (_read_peer(entry) for entry in _list(data.get("lookupdnodes")))
     members = tuple(dict.fromkeys(peer for peer in found if peer))
-    return LookupPeers(_read_peer(data.get("lookupdleader")), members)
+    return LookupPeers(_read_peer(data.get("lookupdleader")), members[:_MAX_PEERS])
 
 
 def parse_nodes(status: int, body: bytes, topic: str) -> tuple[Node, ...]:
@@ -122,7 +134,7 @@ def parse_nodes(status: int, body: bytes, topic: str) -> tuple[Node, ...]:
         node = _read_node(entry)
         if node and not _is_tombstoned(entry, topic):
             usable.append(node)
-    return tuple(usable)
+    return tuple(usable[:_MAX_NODES])
 
 
 def _is_tombstoned(entry: dict[str, Any], topic: str) -> bool:
@@ -142,19 +154,23 @@ def _unwrap(status: int, body: bytes) -> tuple[int, Any, str]:
     if not isinstance(document, dict):
         return status, document, ""
     if "status_code" in document and "data" in document:
-        text = str(document.get("status_txt", ""))
         wrapped = document["status_code"]
-        return (wrapped if isinstance(wrapped, int) else status), document["data"], text
-    return status, document, str(document.get("message", ""))
+        return (
+            wrapped if type(wrapped) is int else status,
+            document["data"],
+            _text(document.get("status_txt")),
+        )
+    return status, document, _text(document.get("message"))
 
 
 def _read_partitions(value: Any) -> tuple[dict[int, Node], int]:
     leaders: dict[int, Node] = {}
     skipped = 0
-    for key, entry in (value.items() if isinstance(value, dict) else ()):
+    for key, entry in value.items() if isinstance(value, dict) else ():
         node = _read_node(entry)
-        if node and key.isdecimal() and int(key[:5]) <= MAX_PARTITION:
-            leaders[int(key)] = node
+        number = _number(key)
+        if node and number is not None and number <= MAX_PARTITION:
+            leaders[number] = node
         else:
             skipped += 1
     return leaders, skipped
@@ -162,7 +178,7 @@ def _read_partitions(value: Any) -> tuple[dict[int, Node], int]:
 
 def _read_nodes(value: Any) -> tuple[tuple[Node, ...], int]:
     entries = _list(value)
-    nodes = tuple(node for node in map(_read_node, entries) if node)
+    nodes = tuple(node for node in map(_read_node, entries) if node)[:_MAX_NODES]
     return nodes, len(entries) - len(nodes)
 
 
@@ -174,17 +190,16 @@ def _read_node(entry: Any) -> Node | None:
     if not _is_host(host) or not _is_port(port):
         return None
     http = Address(host, http_port if _is_port(http_port) else 0)
-    return Node(Address(host, port), http, str(entry.get("version", ""))[:100])
+    version = _text(entry.get("version"))[:_MAX_VERSION]
+    return Node(Address(host, port), http, version if version.isprintable() else "")
 
 
 def _read_peer(entry: Any) -> Address | None:
     """A member of ``/listlookup``: ports are strings there (protocol 7.3)."""
     if not isinstance(entry, dict):
         return None
-    host, port = entry.get("NodeIP"), entry.get("HttpPort")
-    if not _is_host(host) or not isinstance(port, str) or not port.isdecimal():
-        return None
-    return Address(host, int(port[:6])) if _is_port(int(port[:6])) else None
+    host, port = entry.get("NodeIP"), _number(entry.get("HttpPort"))
+    return Address(host, port) if _is_host(host) and _is_port(port) else None
 
 
 def _read_meta(value: Any) -> TopicMeta:
@@ -199,15 +214,20 @@ def _read_meta(value: Any) -> TopicMeta:
 
 
 def _is_host(value: Any) -> TypeGuard[str]:
-    """A name or number to dial: printable, bounded, not multicast, not unspecified."""
-    if not isinstance(value, str) or not 0 < len(value) <= _MAX_HOST:
+    """A name or number to dial: bounded, ASCII, not unspecified, multicast or broadcast.
+
+    Whatever the spelling: ``0``, ``::ffff:224.0.0.1`` and ``0xe0.1`` are refused as well.
+    """
+    if not isinstance(value, str) or len(value) > _MAX_HOST:
         return False
-    if value in _UNUSABLE_HOSTS or value.lower().startswith("ff") and ":" in value:
+    try:
+        address = ip_address(value)
+    except ValueError:
+        return bool(_HOST_NAME.fullmatch(value)) and not _SPELLED_NUMBER.fullmatch(value)
+    address = getattr(address, "ipv4_mapped", None) or address
+    if address.is_unspecified or address.is_multicast or address == _BROADCAST:
         return False
-    first = value.partition(".")[0]
-    if first.isdecimal() and value.count(".") == 3 and 224 <= int(first[:4]) <= 239:  # noqa: PLR2004
-        return False
-    return all(c.isalnum() or c in ".-_:%" for c in value)
+    return _LITERAL.fullmatch(value) is not None
 
 
 def _is_count(value: Any) -> TypeGuard[int]:
@@ -218,6 +238,15 @@ def _is_port(value: Any) -> TypeGuard[int]:
     return type(value) is int and 0 < value <= _MAX_PORT
 
 
+def _number(value: Any) -> int | None:
+    """A number that comes as text, of at most five digits."""
+    digits = isinstance(value, str) and len(value) <= len(str(_MAX_PORT)) and value.isascii()
+    return int(value) if digits and value.isdecimal() else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-

@@ -10,7 +10,7 @@ class Order(StrEnum):
 
     NEXT: behind it. REPEAT: the same one again. REWIND: an earlier offset, after an operator set
     the channel back or the server redelivers from its confirmed position. VIOLATION: a later
-    offset with a smaller internal id, which no healthy server sends.
+    offset without a larger internal id, which no healthy server sends.
     """
 
     NEXT = "next"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Sequence
 
-from nsqsmart.errors import ConfigError
+from nsqsmart.errors import ConfigError, DiscoveryError
 from nsqsmart.names import Address
 from nsqsmart.policy.topology import Target
 
@@ -26,8 +26,12 @@ def partition_for(key: Key, partition_num: int, sharding: Sharding = "java") -> 
     """The partition of *key* among *partition_num*.
 
     Raises TypeError for a key the scheme cannot take, :class:`ConfigError` for a scheme that does
-    not exist or a callable that answers outside of 0 to *partition_num* - 1.
+    not exist or a callable that answers outside of 0 to *partition_num* - 1,
+    :class:`DiscoveryError` while no lookup has told how many partitions there are.
     """
+    check_key(key)
+    if partition_num < 1:
+        raise DiscoveryError("no lookup has told the number of partitions")
     if callable(sharding):
         chosen = sharding(key, partition_num)
         if type(chosen) is not int or not 0 <= chosen < partition_num:
@@ -38,7 +42,7 @@ def partition_for(key: Key, partition_num: int, sharding: Sharding = "java") -> 
     scheme = _SCHEMES.get(sharding)
     if scheme is None:
         raise ConfigError(f"sharding {sharding!r} is none of {', '.join(_SCHEMES)} or a callable")
-    return scheme(check_key(key), partition_num)
+    return scheme(key, partition_num)
 
 
 def check_key(key: object) -> Key:
@@ -107,9 +111,10 @@ def _by_modulo(key: Key, partition_num: int) -> int:
 
 
 def _as_bytes(key: Key) -> bytes:
-    if isinstance(key, bytes):
-        return key
-    return str(key).encode()
+    if isinstance(key, str):
+        return key.encode("utf-8", "surrogatepass")
+    # Not str(): a member of an enumeration is hashed by its value.
+    return key if isinstance(key, bytes) else b"%d" % key
 
 
 _SCHEMES: dict[str, Callable[[Key, int], int]] = {
@@ -137,5 +142,7 @@ class Rotation:
             for step in range(count):
                 target = targets[(turn + step) % count]
                 if target.address not in avoid:
+                    # The turn is taken here, or whoever stands behind a dead node has two.
+                    self._turn = turn + step
                     return target
         return targets[turn % count]

@@ -17,6 +17,12 @@ class Target(NamedTuple):
 
     node: Node
     partition: int | None
+    name: str
+
+    @classmethod
+    def at(cls, node: Node, partition: int | None) -> Target:
+        """The target at *node*; its name is the address as text."""
+        return cls(node, partition, str(node.address))
 
     @property
     def address(self) -> Address:
@@ -38,7 +44,7 @@ class Topology:
     state: TopicState = TopicState.UNKNOWN
     leaders: Mapping[int, Node] = field(default_factory=dict)
     nodes: tuple[Node, ...] = ()
-    meta: TopicMeta = TopicMeta()
+    meta: TopicMeta = field(default_factory=TopicMeta)
     redesigned: bool = False
     generation: int = 0
     taken_at: float = 0.0
@@ -57,8 +63,8 @@ class Topology:
     @cached_property
     def targets(self) -> tuple[Target, ...]:
         """Every place to publish to or subscribe at."""
-        led = tuple(Target(self.leaders[number], number) for number in sorted(self.leaders))
-        return led + tuple(Target(node, None) for node in self.nodes)
+        led = tuple(Target.at(self.leaders[number], number) for number in sorted(self.leaders))
+        return led + tuple(Target.at(node, None) for node in self.nodes)
 
 
 class Refused(NamedTuple):
@@ -81,18 +87,30 @@ def merge(
     Original answers are united by address. Partitions have one leader each: the majority's, then
     the first answer's (the caller puts the leading lookup first) that differs from the node that
     just refused. A partition that no answer lists keeps its last known node unless an error has
-    proved that one wrong: a 200 with missing partitions is partial knowledge, seen for seconds
-    after the cluster's store returns (cluster 7).
+    proved that one wrong: a 200 with missing partitions, or none, is partial knowledge, seen for
+    seconds after the cluster's store returns (cluster 7). So is a 200 without the partition count,
+    which keys are mapped by: the last known one holds.
     """
     found = [answer for answer in answers if answer.state is TopicState.FOUND]
     generation = previous.generation + 1 if previous else 1
-    if not found:
-        state = _state(answers)
-        redesigned = any(a.redesigned for a in answers) or bool(previous and previous.redesigned)
+    redesigned = any(a.redesigned for a in found or answers)
+    redesigned = redesigned or bool(previous and previous.redesigned)
+    skipped = sum(answer.skipped for answer in answers)
+    meta = max(
+        (answer.meta for answer in found), key=lambda meta: meta.partition_num, default=TopicMeta()
+    )
+    if previous and not meta.partition_num:
+        meta = previous.meta
+    leaders = _kept(previous, refused, meta.partition_num) | _named(found, refused)
+    if not found and not (leaders and any(map(_is_empty, answers))):
         return Topology(
-            topic, state, redesigned=redesigned, generation=generation, taken_at=now
+            topic,
+            _state(answers),
+            redesigned=redesigned,
+            generation=generation,
+            taken_at=now,
+            skipped=skipped,
         )
-    leaders = _leaders(found, previous, refused)
     led_at = {node.address for answer in found for node in answer.leaders.values()}
     # A redesigned answer names its leaders a second time as producers; what remains is old nsqds.
     nodes = {
@@ -106,11 +124,11 @@ def merge(
         TopicState.FOUND,
         leaders,
         tuple(nodes.values()),
-        max((answer.meta for answer in found), key=lambda meta: meta.partition_num),
-        any(answer.redesigned for answer in found),
+        meta,
+        redesigned,
         generation,
         now,
-        sum(answer.skipped for answer in answers),
+        skipped,
     )
 
 
@@ -129,18 +147,28 @@ def _is_redesigned(node: Node) -> bool:
     return "HA" in node.version
 
 
-def _leaders(
-    found: Sequence[LookupAnswer], previous: Topology | None, refused: Collection[Refused]
+def _is_empty(answer: LookupAnswer) -> bool:
+    """Whether a redesigned lookup answered 200 and listed nothing."""
+    return answer.redesigned and answer.state is TopicState.UNKNOWN
+
+
+def _kept(
+    previous: Topology | None, refused: Collection[Refused], partition_num: int
 ) -> dict[int, Node]:
-    leaders = {
+    """The last known leaders, as far as neither an error nor the partition count denies them."""
+    return {
         number: node
         for number, node in (previous.leaders.items() if previous else ())
-        if Refused(number, node.address) not in refused
+        if Refused(number, node.address) not in refused and number < (partition_num or number + 1)
     }
-    for number in {number for answer in found for number in answer.leaders}:
-        named = [answer.leaders[number] for answer in found if number in answer.leaders]
-        leaders[number] = _elect(number, named, refused)
-    return leaders
+
+
+def _named(found: Sequence[LookupAnswer], refused: Collection[Refused]) -> dict[int, Node]:
+    named: dict[int, list[Node]] = {}
+    for answer in found:
+        for number, node in answer.leaders.items():
+            named.setdefault(number, []).append(node)
+    return {number: _elect(number, nodes, refused) for number, nodes in named.items()}
 
 
 def _elect(number: int, named: Sequence[Node], refused: Collection[Refused]) -> Node:

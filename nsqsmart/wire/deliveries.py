@@ -103,7 +103,7 @@ class DeliveryDecoder(Generic[T]):
         others: list[Frame] = []
         position = 0
         while True:
-            frame, position = self._cut(stream, position, allow_message=True)
+            frame, position = self._cut(stream, position)
             if frame is None:
                 break
             if frame.type == MESSAGE:
@@ -113,9 +113,7 @@ class DeliveryDecoder(Generic[T]):
         self._tail.keep(stream[position:])
         return messages, others
 
-    def _cut(
-        self, stream: bytes, position: int, *, allow_message: bool = False
-    ) -> tuple[Frame | None, int]:
+    def _cut(self, stream: bytes, position: int) -> tuple[Frame | None, int]:
         """One frame of any type, and the position behind it; None if it is incomplete."""
         if len(stream) - position < PREFIX_SIZE:
             return None, position
@@ -123,7 +121,7 @@ class DeliveryDecoder(Generic[T]):
         check_size(size, self._tail.max_frame_size)
         check_type(frame_type)
         end = position + 4 + size
-        if frame_type == MESSAGE and not allow_message and size < _WHOLE_HEAD_SIZE - 4:
+        if frame_type == MESSAGE and size < _WHOLE_HEAD_SIZE - 4:
             raise ProtocolError(f"message of {size - 4} bytes is shorter than its head")
         if end > len(stream):
             return None, position

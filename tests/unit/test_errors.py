@@ -126,6 +126,13 @@ def test_a_subscribe_error_carries_the_code() -> None:
     assert (str(error), error.code) == ("refused", "E_BAD_TOPIC")
 
 
+def test_whether_a_connection_may_be_tried_again() -> None:
+    assert not errors.ConnectError("refused").permanent
+    for kind in (errors.ConnectError, errors.TlsRequired):
+        error = pickle.loads(pickle.dumps(kind("no", permanent=True)))
+        assert (type(error), str(error), error.permanent) == (kind, "no", True)
+
+
 def test_a_lost_connection_survives_pickling() -> None:
     error = pickle.loads(pickle.dumps(errors.ConnectionLost("gone", sent=True)))
     assert (str(error), error.sent) == ("gone", True)

@@ -208,13 +208,24 @@ def test_the_http_port_is_named(layout: MessageLayout) -> None:
         decoder_of(layout).feed(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n400")
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("size", [0, 1, 25])
 @pytest.mark.parametrize("behind", [b"", bytes(100)])
-def test_a_plain_message_shorter_than_its_head(size: int, behind: bytes) -> None:
+def test_a_message_shorter_than_its_head(layout: MessageLayout, size: int, behind: bytes) -> None:
     wire = encode_frame(MESSAGE, bytes(size))
     for cut in (8, len(wire)):
         with pytest.raises(ProtocolError, match=f"message of {size} bytes is shorter than its"):
-            decoder_of(PLAIN).feed(wire[:cut] + behind)
+            decoder_of(layout).feed(wire[:cut] + behind)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_long_frame_of_another_type_cut_anywhere(layout: MessageLayout) -> None:
+    some = [RawMessage(1, 1, b"a" * 16, b"b"), Frame(ERROR, b"E" * 90)]
+    wire = stream_of(some, layout)
+    for cut in range(len(wire) + 1):
+        decoder = decoder_of(layout)
+        assert read(decoder, [wire[:cut], wire[cut:]]) == expected(wire, layout)
+        assert decoder.missing == 0
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

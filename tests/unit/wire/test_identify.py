@@ -98,6 +98,12 @@ def test_an_ok_grants_nothing() -> None:
     assert grant.dialect is Dialect.ORIGINAL
 
 
+def test_offers_and_grants_do_not_change() -> None:
+    for value, name in ((Grant(), "tls"), (Offer(**ME), "snappy")):
+        with pytest.raises(AttributeError):
+            setattr(value, name, True)
+
+
 def test_an_empty_object_grants_the_same() -> None:
     assert decode_grant(b"{}") == Grant()
 

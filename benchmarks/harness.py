@@ -1,0 +1,114 @@
+"""Servers as processes of their own, interleaved rounds, ratios with their spread.
+
+A benchmark beside its server in one process measures the interpreter lock; and a machine changes
+while it runs, so every round runs every contestant once, and only ratios within a round count.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from time import monotonic, perf_counter, process_time
+from typing import NamedTuple
+
+HOST = "127.0.0.1"
+_START_SECONDS = 10.0
+
+
+class Sample(NamedTuple):
+    """One contestant's turn: operations a second, and client CPU seconds per million."""
+
+    rate: float
+    cpu: float
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as sock:
+        sock.bind((HOST, 0))
+        return int(sock.getsockname()[1])
+
+
+@contextmanager
+def nsqd(program: str | None) -> Iterator[tuple[str, int]]:
+    """A running nsqd: *program* (a real one), or the embedded stand-in; yields host and port."""
+    port = free_port()
+    folder = tempfile.mkdtemp()
+    command = [program] if program else [sys.executable, "-m", "nsqsmart.embedded", "nsqd"]
+    flags = [
+        f"--tcp-address={HOST}:{port}",
+        f"--http-address={HOST}:{free_port()}",
+        f"--data-path={folder}",
+        "--mem-queue-size=1000000",
+    ]
+    log = Path(folder, "log").open("wb")  # noqa: SIM115 - closed below
+    process = subprocess.Popen([*command, *flags], stdout=log, stderr=log)  # noqa: S603
+    try:
+        _await_port(port, process)
+        yield HOST, port
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        log.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = monotonic() + _START_SECONDS
+    while monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection((HOST, port), timeout=0.2).close()
+        except OSError:
+            continue
+        return
+    raise SystemExit("the nsqd did not start")
+
+
+def connect(address: tuple[str, int]) -> socket.socket:
+    """A raw connection after the magic."""
+    sock = socket.create_connection(address)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.sendall(b"  V2")
+    return sock
+
+
+def timed(count: int, work: Callable[[], object]) -> Sample:
+    """Run *work*, which makes *count* operations."""
+    cpu, wall = process_time(), perf_counter()
+    work()
+    elapsed = perf_counter() - wall
+    return Sample(count / elapsed, (process_time() - cpu) / count * 1e6)
+
+
+def report(title: str, rounds: list[dict[str, Sample]], base: str) -> dict[str, float]:
+    """Print a table; returns each contestant's median ratio to *base* within a round."""
+    print(f"\n{title}: {len(rounds)} interleaved rounds, {os.cpu_count()} cores")
+    print(f"  {'':<22}{'per second':>12}{'CPU s/M':>10}   ratio to {base!r} (min .. max)")
+    ratios: dict[str, float] = {}
+    for name in rounds[0]:
+        shares = sorted(turn[name].rate / turn[base].rate for turn in rounds)
+        ratios[name] = median(shares)
+        rate = median(turn[name].rate for turn in rounds)
+        cpu = median(turn[name].cpu for turn in rounds)
+        print(f"  {name:<22}{rate:>12,.0f}{cpu:>10.1f}   "
+              f"{ratios[name]:.2f} ({shares[0]:.2f} .. {shares[-1]:.2f})")
+    return ratios
+
+
+def judge(gates: dict[str, float], ratios: dict[str, float]) -> int:
+    """Print each gate; the exit code."""
+    failed = 0
+    for name, gate in gates.items():
+        good = ratios[name] >= gate
+        failed += not good
+        print(f"  gate {name}: {ratios[name]:.2f} {'>=' if good else 'BELOW'} {gate:.2f}")
+    return int(failed > 0)
