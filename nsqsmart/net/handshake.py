@@ -118,7 +118,7 @@ class _Conversation:
 def shake_hands(socket: Socket, greeting: Greeting, deadline: float) -> tuple[Transport, Grant]:
     """Make *socket* usable before *deadline*.
 
-    Raises ConnectError, TlsRequired, NotAuthorized, or ProtocolError if the peer is no nsqd.
+    Raises ConnectError (also if the peer is no nsqd), TlsRequired, or ServerError when AUTH fails.
     """
     transport = Transport(socket)
     talk = _Conversation(transport, greeting.config.max_frame_size, deadline)
@@ -127,7 +127,7 @@ def shake_hands(socket: Socket, greeting: Greeting, deadline: float) -> tuple[Tr
         grant = decode_grant(talk.ask(hello))
         _upgrade(talk, transport, greeting, grant, deadline)
         _authorize(talk, greeting, grant, socket.peer)
-    except (ConnectionLost, ResponseTimeout) as error:
+    except (ConnectionLost, ResponseTimeout, ProtocolError) as error:
         raise ConnectError(f"handshake with {socket.peer}: {error}") from error
     except ServerError as error:
         if error.code in UNAUTHORIZED:
@@ -136,7 +136,7 @@ def shake_hands(socket: Socket, greeting: Greeting, deadline: float) -> tuple[Tr
         permanent = error.code in REFUSED_FOR_GOOD
         raise ConnectError(f"{socket.peer} refuses: {error}", permanent=permanent) from error
     if talk.take_rest():
-        raise ProtocolError(f"{socket.peer} sent more than was asked for")
+        raise ConnectError(f"{socket.peer} sent more than was asked for")
     return transport, grant
 
 

@@ -1,0 +1,236 @@
+"""Peers that are no nsqd, or a broken one: a typed error within the deadline, and the next call
+on a connection of its own.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+
+import pytest
+
+import nsqsmart
+from nsqsmart.errors import ConfigError, MessageRejected, Outcome, PublishError, PublishTimeout
+from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE, OK_FRAME, RESPONSE, encode_frame
+from tests.peers import Peer, Talk
+
+TIMEOUT = 0.6
+
+
+def answering(*data: bytes):
+    """A peer that takes a PUB and answers with *data*."""
+
+    def script(talk: Talk) -> None:
+        talk.greet()
+        talk.publish()
+        for piece in data:
+            talk.send(piece)
+        talk.stall()
+
+    return script
+
+
+def healthy(talk: Talk) -> None:
+    talk.greet()
+    while True:
+        talk.publish()
+        talk.ok()
+
+
+def publish_fails(peer: Peer, **options: object) -> PublishError:
+    """The error of one publish, which must come in time."""
+    started = time.monotonic()
+    with nsqsmart.Producer(peer.url, publish_attempts=1, **options) as producer:
+        with pytest.raises(PublishError) as caught:
+            producer.publish("t", b"x", timeout=TIMEOUT)
+    assert time.monotonic() - started < TIMEOUT + 0.5
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\xff" * 64,
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\x00\x00\x00\x02\x00\x00",
+        struct.pack(">II", 0xFFFFFFFF, RESPONSE),
+        struct.pack(">II", 6, 9) + b"OK",
+        encode_frame(MESSAGE, b"m" * 30),
+        encode_frame(RESPONSE, b"NO"),
+        OK_FRAME + OK_FRAME,
+        encode_frame(ERROR, b"too much client connections"),
+        encode_frame(ERROR, b"\xff\xfe"),
+    ],
+)
+def test_an_answer_that_is_none_fails_in_time_and_is_uncertain(garbage):
+    with Peer(answering(garbage)) as peer:
+        error = publish_fails(peer)
+    assert error.outcome is Outcome.UNCERTAIN
+    assert [attempt.nsqd for attempt in error.attempts] == ["{}:{}".format(*peer.address)]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        lambda talk: talk.send(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        lambda talk: talk.send(b"\xff" * 100),
+        lambda talk: talk.stall(),
+        lambda talk: talk.reset(),
+        lambda talk: None,
+        lambda talk: talk.send(encode_frame(RESPONSE, b"{not json")),
+        lambda talk: talk.send(encode_frame(RESPONSE, b"[1, 2]")),
+        lambda talk: talk.send(encode_frame(RESPONSE, b'{"max_rdy_count": "many"}')),
+        lambda talk: talk.send(encode_frame(RESPONSE, b"{}")[:7]),
+    ],
+)
+def test_a_handshake_that_fails_sends_nothing_of_the_message(script):
+    with Peer(script) as peer:
+        error = publish_fails(peer)
+    assert error.outcome is Outcome.NOT_SENT
+
+
+def test_the_http_port_is_named_for_what_it_is():
+    with Peer(lambda talk: talk.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as peer:
+        error = publish_fails(peer)
+    assert "speaks HTTP" in str(error)
+
+
+def test_silence_ends_at_the_deadline_and_names_it():
+    with Peer(answering()) as peer:
+        error = publish_fails(peer)
+    assert isinstance(error, PublishTimeout)
+    assert error.outcome is Outcome.UNCERTAIN
+    assert not error.answered
+
+
+def test_an_answer_in_drips_is_put_together():
+    with Peer(answering(*(OK_FRAME[i : i + 1] for i in range(len(OK_FRAME))))) as peer:
+        with nsqsmart.Producer(peer.url) as producer:
+            assert producer.publish("t", b"x", timeout=5).attempts == 1
+
+
+def test_heartbeats_before_the_answer_are_answered_by_nop():
+    nops = []
+
+    def script(talk: Talk) -> None:
+        talk.greet()
+        talk.publish()
+        talk.send(HEARTBEAT_FRAME)
+        nops.append(talk.line())
+        talk.send(HEARTBEAT_FRAME + OK_FRAME)
+        nops.append(talk.line())
+
+    with Peer(script) as peer, nsqsmart.Producer(peer.url) as producer:
+        producer.publish("t", b"x", timeout=5)
+    assert nops == [b"NOP", b"NOP"]
+
+
+def test_a_late_answer_is_never_taken_for_the_next_one():
+    bodies = []
+
+    def late(talk: Talk) -> None:
+        talk.greet()
+        bodies.append(talk.publish())
+        talk.stall()
+
+    with Peer(late, healthy) as peer, nsqsmart.Producer(peer.url, publish_attempts=1) as producer:
+        with pytest.raises(PublishTimeout):
+            producer.publish("t", b"first", timeout=0.2)
+        producer.publish("t", b"second", timeout=5)
+        assert peer.accepted == 2
+    assert bodies == [b"first"]
+
+
+def test_a_surplus_frame_retires_the_connection_before_the_next_call():
+    surplus_sent = threading.Event()
+
+    def generous(talk: Talk) -> None:
+        talk.greet()
+        talk.publish()
+        talk.ok()
+        talk.send(OK_FRAME)
+        surplus_sent.set()
+        talk.stall()
+
+    with Peer(generous, healthy) as peer, nsqsmart.Producer(peer.url) as producer:
+        producer.publish("t", b"first", timeout=5)
+        assert surplus_sent.wait(5)
+        producer.publish("t", b"second", timeout=5)
+        assert peer.accepted == 2
+
+
+def test_a_connection_closed_while_idle_is_replaced_unnoticed():
+    def once(talk: Talk) -> None:
+        talk.greet()
+        talk.publish()
+        talk.ok()
+
+    with Peer(once) as peer, nsqsmart.Producer(peer.url) as producer:
+        for _ in range(5):
+            assert producer.publish("t", b"x", timeout=5)
+
+
+def test_an_error_written_before_a_reset_is_read():
+    def refuse_unread(talk: Talk) -> None:
+        talk.greet()
+        talk.line()
+        talk.send(encode_frame(ERROR, b"E_BAD_MESSAGE PUB message too big 9 > 8"))
+        talk.sock.close()
+
+    with Peer(refuse_unread) as peer:
+        error = publish_fails(peer)
+    assert isinstance(error, MessageRejected)
+    assert error.outcome is Outcome.REJECTED
+    assert error.code == "E_BAD_MESSAGE"
+
+
+def test_an_unanswered_publish_is_retried_and_the_receipt_says_so():
+    def lose(talk: Talk) -> None:
+        talk.greet()
+        talk.publish()
+        talk.reset()
+
+    with Peer(lose, healthy) as peer, nsqsmart.Producer(peer.url) as producer:
+        assert producer.publish("t", b"x", timeout=5).attempts == 2
+
+
+def test_nothing_is_allocated_for_a_giant_frame():
+    giant = struct.pack(">II", 0x7FFFFFFF, RESPONSE) + b"x" * 1000
+    with Peer(answering(giant)) as peer:
+        error = publish_fails(peer, max_frame_size=4096)
+    assert "max_frame_size=4096" in str(error)
+
+
+@pytest.mark.parametrize("topic", ["", "a b", "a\n", "ü", "a" * 65, "a#b", "PUB x\nPUB"])
+def test_an_illegal_name_is_refused_before_anything_is_dialled(topic):
+    with Peer(healthy) as peer:
+        with nsqsmart.Producer(peer.url) as producer, pytest.raises(ConfigError, match="topic"):
+            producer.publish(topic, b"x")
+        with pytest.raises(ConfigError, match="channel"):
+            nsqsmart.Consumer("t", topic, print, address=peer.url)
+        assert peer.accepted == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"body": b""}, ConfigError),
+        ({"body": "text"}, TypeError),
+        ({"body": b"x", "key": True}, TypeError),
+        ({"body": b"x", "key": 1.5}, TypeError),
+        ({"body": b"x", "key": "a", "partition": 1}, TypeError),
+        ({"body": b"x", "partition": -1}, ConfigError),
+        ({"body": b"x", "partition": 1024}, ConfigError),
+        ({"body": b"x", "trace_id": -1}, ConfigError),
+        ({"body": b"x", "trace_id": "1"}, TypeError),
+        ({"body": b"x", "timeout": -1}, ConfigError),
+        ({"body": b"x", "timeout": float("nan")}, ConfigError),
+        ({"body": b"x", "timeout": "5"}, TypeError),
+    ],
+)
+def test_a_bad_argument_is_refused_before_anything_is_dialled(arguments, error):
+    with Peer(healthy) as peer, nsqsmart.Producer(peer.url) as producer:
+        with pytest.raises(error):
+            producer.publish("t", **arguments)
+        assert peer.accepted == 0
