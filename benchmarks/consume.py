@@ -1,6 +1,6 @@
 """How much of a bare recv/parse/FIN loop a Consumer reaches.
 
-    python benchmarks/consume.py [--nsqd PROGRAM] [--messages N] [--rounds N]
+python benchmarks/consume.py [--nsqd PROGRAM] [--messages N] [--rounds N]
 """
 
 from __future__ import annotations

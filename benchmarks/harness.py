@@ -51,7 +51,7 @@ def nsqd(program: str | None) -> Iterator[tuple[str, int]]:
         "--mem-queue-size=1000000",
     ]
     log = Path(folder, "log").open("wb")  # noqa: SIM115 - closed below
-    process = subprocess.Popen([*command, *flags], stdout=log, stderr=log)  # noqa: S603
+    process = subprocess.Popen([*command, *flags], stdout=log, stderr=log)
     try:
         _await_port(port, process)
         yield HOST, port
@@ -99,8 +99,10 @@ def report(title: str, rounds: list[dict[str, Sample]], base: str) -> dict[str, 
         ratios[name] = median(shares)
         rate = median(turn[name].rate for turn in rounds)
         cpu = median(turn[name].cpu for turn in rounds)
-        print(f"  {name:<22}{rate:>12,.0f}{cpu:>10.1f}   "
-              f"{ratios[name]:.2f} ({shares[0]:.2f} .. {shares[-1]:.2f})")
+        print(
+            f"  {name:<22}{rate:>12,.0f}{cpu:>10.1f}   "
+            f"{ratios[name]:.2f} ({shares[0]:.2f} .. {shares[-1]:.2f})"
+        )
     return ratios
 
 

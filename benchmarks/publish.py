@@ -1,6 +1,6 @@
 """How much of a bare sendall+recv loop Producer.publish reaches.
 
-    python benchmarks/publish.py [--nsqd PROGRAM] [--messages N] [--rounds N]
+python benchmarks/publish.py [--nsqd PROGRAM] [--messages N] [--rounds N]
 """
 
 from __future__ import annotations

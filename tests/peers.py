@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from typing import Self
 
 from nsqsmart.wire.frames import OK_FRAME, RESPONSE, encode_frame
 
@@ -111,7 +112,7 @@ class Peer:
         with contextlib.suppress(EOFError, OSError), talk._file, sock:
             script(talk)
 
-    def __enter__(self) -> Peer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

@@ -32,16 +32,33 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "demo", help="watch messages go through a redesigned cluster on this machine"
     )
-    parser.add_argument("--messages", type=_count, default=None, metavar="N",
-                        help=f"how many ordered messages (default {_MESSAGES})")
-    parser.add_argument("--input", type=Path, metavar="FILE",
-                        help="publish the lines of this file instead; any text")
-    parser.add_argument("--seed", type=int, default=7, metavar="N",
-                        help="makes keys and failures repeatable (default 7)")
+    parser.add_argument(
+        "--messages",
+        type=_count,
+        default=None,
+        metavar="N",
+        help=f"how many ordered messages (default {_MESSAGES})",
+    )
+    parser.add_argument(
+        "--input",
+        type=Path,
+        metavar="FILE",
+        help="publish the lines of this file instead; any text",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=7,
+        metavar="N",
+        help="makes keys and failures repeatable (default 7)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
     parser.add_argument("--plain", action="store_true", help="plain lines, no moving bar")
-    parser.add_argument("--keep", action="store_true",
-                        help="leave the cluster up until Ctrl-C, and print its address")
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="leave the cluster up until Ctrl-C, and print its address",
+    )
     parser.set_defaults(run=run)
 
 
@@ -75,7 +92,7 @@ def _workload(count: int, bodies: list[bytes] | None, chance: random.Random) -> 
     pooled = max(1, count // _POOLED_SHARE)
     clicks = Ledger("clicks", [""] * pooled, 2_000_000_000, ordered=False)
     # Two in a hundred clicks fail at first: their retries must end well.
-    failing = {number for number in range(pooled) if chance.random() < 0.02} or {0}  # noqa: PLR2004
+    failing = {number for number in range(pooled) if chance.random() < 0.02} or {0}
     return Workload(orders, clicks, bodies, frozenset(failing))
 
 
@@ -107,8 +124,9 @@ def _print_report(printer: Printer, report: dict[str, object]) -> None:
 
 
 def _keep(url: str, printer: Printer) -> None:
-    printer.line(f"\nthe cluster stays up until Ctrl-C; in another terminal:\n"
-                 f"  export NSQSMART_URL={url}")
+    printer.line(
+        f"\nthe cluster stays up until Ctrl-C; in another terminal:\n  export NSQSMART_URL={url}"
+    )
     threading.Event().wait()
 
 

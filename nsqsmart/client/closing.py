@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from nsqsmart.client.engine import Engine
+from nsqsmart.client.subscription import Subscription
 
 _CLOSE_WAIT = 1.0
 
@@ -39,28 +40,30 @@ def drain(engine: Engine, deadline: float) -> CloseReport:
     engine.begin_drain()
     engine.keeper.close(deadline)
     subscriptions = engine.snapshot()
+    _stop_deliveries(subscriptions, deadline)
+    engine.crew.dismiss()
+    abandoned = engine.crew.join(deadline)
+    for message in abandoned:
+        if not message.answered:
+            message.give_back()
+    for subscription in subscriptions:
+        subscription.send_all()
+    engine.ticker.close()
+    for subscription in {*engine.snapshot(), *subscriptions}:
+        subscription.hang_up()
+        subscription.join(max(deadline, monotonic() + _CLOSE_WAIT))
+    return report(engine, tuple(message.id for message in abandoned))
+
+
+def _stop_deliveries(subscriptions: list[Subscription], deadline: float) -> None:
+    """CLS, and wait for its answer: then nothing can reach the inbox behind the last worker."""
     for subscription in subscriptions:
         subscription.close_politely()
-    # After CLOSE_WAIT no message follows, so nothing can reach the inbox behind the last worker.
     patience = min(deadline, monotonic() + _CLOSE_WAIT)
     for subscription in subscriptions:
         subscription.close_wait.wait(max(0.0, patience - monotonic()))
         if subscription.lane:
             subscription.lane.release_held()
-    engine.crew.dismiss()
-    abandoned = engine.crew.join(deadline)
-    for subscription in subscriptions:
-        if subscription.outbox:
-            for message in abandoned:
-                if message.subscription is subscription and not message.answered:
-                    message.give_back()
-            subscription.outbox.flush()
-        subscription.hang_up()
-    engine.ticker.close()
-    for subscription in engine.snapshot() + subscriptions:
-        subscription.hang_up()
-        subscription.join(max(deadline, monotonic() + _CLOSE_WAIT))
-    return report(engine, tuple(message.id for message in abandoned))
 
 
 def report(engine: Engine, abandoned: tuple[bytes, ...] = ()) -> CloseReport:

@@ -8,6 +8,7 @@ import threading
 from queue import SimpleQueue
 from time import monotonic
 from types import TracebackType
+from typing import Self
 
 from nsqsmart.client.closing import CloseReport, drain, report
 from nsqsmart.client.crew import Handler
@@ -62,7 +63,7 @@ class Consumer:
         self._ended = threading.Event()
         self._tokens: SimpleQueue[object] = SimpleQueue()
 
-    def start(self) -> Consumer:
+    def start(self) -> Self:
         """Look up, dial and subscribe; returns after the servers' first answers.
 
         Waits ``dial_timeout`` at most. That no lookup can be reached is no error: it goes on
@@ -76,9 +77,7 @@ class Consumer:
         if self._closing:
             raise ClientClosed("the Consumer was closed")
         endpoint = open_endpoint(self._endpoint)
-        self._engine = Engine(
-            self._names, self._handler, endpoint, self._config, self._tokens.put
-        )
+        self._engine = Engine(self._names, self._handler, endpoint, self._config, self._tokens.put)
         try:
             self._engine.start()
         except BaseException:
@@ -139,7 +138,7 @@ class Consumer:
         self._check_process()
         return report(self._engine) if self._engine else CloseReport(0, 0, 0)
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(
@@ -182,5 +181,7 @@ def _check_handler(handler: object) -> Handler:
         raise TypeError(f"handler must be callable, not {type(handler).__name__}")
     target = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
     if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):
-        raise TypeError("handler is an async function; give a plain one (or call asyncio.run in it)")
+        raise TypeError(
+            "handler is an async function; give a plain one (or call asyncio.run in it)"
+        )
     return handler

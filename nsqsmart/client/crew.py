@@ -13,7 +13,7 @@ from typing import Protocol
 
 from nsqsmart.client.message import Message, Requeue
 from nsqsmart.net.outbox import Outbox
-from nsqsmart.net.threads import spawn
+from nsqsmart.net.threads import Thread, spawn
 
 log = logging.getLogger("nsqsmart")
 
@@ -52,7 +52,7 @@ class Crew:
         self._handler = handler
         self._boss = boss
         self._workers = workers
-        self._threads: list[threading.Thread] = []
+        self._threads: list[Thread] = []
         self._warned = False
         self.inbox: SimpleQueue[Message | None] = SimpleQueue()
         self.dirty: deque[Outbox] = deque()
@@ -159,14 +159,19 @@ class Crew:
             close = getattr(result, "close", None)
             if close:
                 close()
-            log.error("the handler returned %s: it did not run; give a plain function",
-                      type(result).__name__)
+            log.error(
+                "the handler returned %s: it did not run; give a plain function",
+                type(result).__name__,
+            )
             self._requeue(message, tally, Requeue())
         else:
             if not self._warned:
                 self._warned = True
-                log.warning("the handler returned %s, taken for success: return None, True, "
-                            "False or Requeue", type(result).__name__)
+                log.warning(
+                    "the handler returned %s, taken for success: return None, True, "
+                    "False or Requeue",
+                    type(result).__name__,
+                )
             self._succeeded(message, tally)
 
     def _turn_away(self, message: Message, tally: Tally) -> None:

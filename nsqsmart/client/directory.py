@@ -199,7 +199,9 @@ def _translate(
 ) -> Address:
     if table is None:
         return address
-    found = table(address) if callable(table) else table.get(str(address)) or table.get(address.host)
+    found = (
+        table(address) if callable(table) else table.get(str(address)) or table.get(address.host)
+    )
     if found is None:
         return address
     return Address.parse(found, address.port) if isinstance(found, str) else Address(*found)

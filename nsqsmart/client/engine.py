@@ -147,7 +147,9 @@ class Engine:
         if not self.draining:
             log.log(
                 logging.INFO if began else logging.WARNING,
-                "%s ended: %s", subscription.describe(), reason,
+                "%s ended: %s",
+                subscription.describe(),
+                reason,
             )
         flipped = isinstance(reason, ServerError) and self._assumed.flip(reason.code)
         error = permanent_error(reason, self.topic, self.channel)
@@ -186,7 +188,10 @@ class Engine:
         self.order_violations += 1
         log.error(
             "%r out of order: offset %s and internal id %s came after %s and %s",
-            message, message.offset, message.internal_id, *before,
+            message,
+            message.offset,
+            message.internal_id,
+            *before,
         )
         choice = self.config.on_order_violation
         if callable(choice):
@@ -258,7 +263,9 @@ class Engine:
             for sub in live:
                 if sub.outbox:
                     sub.outbox.rdy = 0 if self.draining else self._flow.target(sub)
-        for sub in sorted(live, key=lambda sub: (sub.outbox.rdy - before[sub]) if sub.outbox else 0):
+        for sub in sorted(
+            live, key=lambda sub: (sub.outbox.rdy - before[sub]) if sub.outbox else 0
+        ):
             if sub.outbox:
                 sub.outbox.flush()
 

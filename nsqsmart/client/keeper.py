@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from nsqsmart.client.directory import Directory
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
-from nsqsmart.net.threads import spawn
+from nsqsmart.net.threads import Thread, spawn
 from nsqsmart.policy.topology import Refused, Target, Topology
 
 log = logging.getLogger("nsqsmart")
@@ -71,7 +71,7 @@ class Keeper:
         self._closed = False
         self.topology: Topology | None = None
         self.failure: Exception | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: Thread | None = None
 
     def start(self) -> None:
         """Start the thread."""

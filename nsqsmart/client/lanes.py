@@ -85,7 +85,10 @@ class Lane:
         if message.attempts in _LOUD_AT or (message.attempts and message.attempts % 100 == 0):
             log.warning(
                 "message %s holds partition %s of %s: attempt %s",
-                message.id.hex(), message.partition, message.topic, message.attempts,
+                message.id.hex(),
+                message.partition,
+                message.topic,
+                message.attempts,
             )
         if delay is None:
             config = self._subscription.wish.config

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TAG = "##client_dispatch_tag"
 
 
-class Requeue(Exception):  # noqa: N818 - a wish, not an error
+class Requeue(Exception):
     """Raise or return it in a handler: deliver the message again.
 
     Args:

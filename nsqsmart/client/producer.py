@@ -6,6 +6,7 @@ import os
 import random
 from time import monotonic
 from types import TracebackType
+from typing import Self
 
 from nsqsmart.client.directory import Directory
 from nsqsmart.client.endpoints import open_endpoint
@@ -103,7 +104,7 @@ class Producer:
             publisher.turns.close()
             publisher.pool.close()
 
-    def __enter__(self) -> Producer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -150,7 +151,7 @@ class Producer:
         body: bytes,
         key: Key | None,
         partition: int | None,
-        trace: bool | None,
+        trace: bool | None,  # noqa: FBT001 - as publish() has it, which takes it by name
         trace_id: int | None,
     ) -> Publication:
         if topic not in self._known_topics:

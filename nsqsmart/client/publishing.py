@@ -20,7 +20,6 @@ from nsqsmart.errors import (
     ClientClosed,
     NotSupported,
     OrderingNotSupported,
-
     PartitionCountChanged,
     ProtocolError,
     TopicHasNoChannel,
@@ -284,13 +283,9 @@ class _Call:
 
 def _understand(connection: Connection, data: bytes, trace_id: int | None) -> TracedReceipt | None:
     """The receipt in an answer; no success without the very OK that was asked for."""
-    try:
-        receipt = decode_receipt(data)
-        if trace_id is not None and (receipt is None or receipt.trace_id != trace_id):
-            raise ProtocolError("the receipt is not that of this message")
-    except ProtocolError:
-        connection.spoiled = True
-        raise
+    connection.spoiled = True
+    receipt = decode_receipt(data)
+    if trace_id is not None and (receipt is None or receipt.trace_id != trace_id):
+        raise ProtocolError("the receipt is not that of this message")
+    connection.spoiled = False
     return receipt
-
-

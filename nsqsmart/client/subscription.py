@@ -20,7 +20,7 @@ from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.reader import Reader
-from nsqsmart.net.threads import spawn
+from nsqsmart.net.threads import Thread, spawn
 from nsqsmart.policy.topology import Target
 from nsqsmart.wire import commands
 from nsqsmart.wire.deliveries import DeliveryDecoder
@@ -97,7 +97,7 @@ class Subscription:
         self.lane = Lane(self, owner) if wish.ordered else None
         self._owner = owner
         self._abandoned = False
-        self._thread: threading.Thread | None = None
+        self._thread: Thread | None = None
 
     def start(self) -> None:
         """Begin on a thread of its own."""
@@ -182,6 +182,11 @@ class Subscription:
         if self.outbox:
             self.outbox.rdy = 0
             self.outbox.send(commands.CLS)
+
+    def send_all(self) -> None:
+        """Send every answer that waits."""
+        if self.outbox:
+            self.outbox.flush()
 
     def watch(self, now: float) -> None:
         """End a connection that has been silent for 2.5 heartbeat intervals."""

@@ -34,16 +34,19 @@ class Turns:
             if queue[0] is token:
                 return token
         try:
-            if token.acquire(timeout=max(0.0, deadline - monotonic())):
-                if self._closed:
-                    raise ClientClosed("the client was closed")
-                return token
-            raise PoolTimeout(
-                f"partition {key[1]} of {key[0]} was busy with earlier keyed messages"
-            )
+            self._wait(key, token, deadline)
         except BaseException:
             self.give_up(key, token)
             raise
+        return token
+
+    def _wait(self, key: Key, token: threading.Lock, deadline: float) -> None:
+        if not token.acquire(timeout=max(0.0, deadline - monotonic())):
+            raise PoolTimeout(
+                f"partition {key[1]} of {key[0]} was busy with earlier keyed messages"
+            )
+        if self._closed:
+            raise ClientClosed("the client was closed")
 
     def give_up(self, key: Key, token: threading.Lock) -> None:
         """End the turn, or leave the queue; wakes the next one."""

@@ -1,4 +1,4 @@
-"""Magic, IDENTIFY, TLS, snappy or deflate, AUTH: what makes a socket a connection (protocol 6.6)."""
+"""Magic, IDENTIFY, TLS, compression, AUTH: what makes a socket a connection (protocol 6.6)."""
 
 from __future__ import annotations
 
@@ -146,9 +146,7 @@ def _upgrade(
     offer, peer = greeting.offer, transport.socket.peer
     if offer.tls != grant.tls:
         offered = "does not offer TLS" if offer.tls else "insists on TLS"
-        raise TlsRequired(
-            f"{peer} {offered}; nothing was sent but the IDENTIFY", permanent=True
-        )
+        raise TlsRequired(f"{peer} {offered}; nothing was sent but the IDENTIFY", permanent=True)
     if greeting.context:
         tls = TlsStream(greeting.context, peer.host)
         tls.shake_hands(transport.socket, deadline, talk.take_rest())
@@ -156,9 +154,7 @@ def _upgrade(
         talk.expect_ok("TLS")
     if (offer.snappy and not grant.snappy) or (offer.deflate and not grant.deflate):
         wanted = "snappy" if offer.snappy else "deflate"
-        raise ConnectError(
-            f"{peer} does not offer {wanted}; switch the option off", permanent=True
-        )
+        raise ConnectError(f"{peer} does not offer {wanted}; switch the option off", permanent=True)
     if grant.snappy or grant.deflate:
         rest = talk.take_rest()
         transport.add(SnappyStream() if grant.snappy else DeflateStream(offer.deflate_level))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -40,7 +40,7 @@ class HttpSession:
         self._session.trust_env = False
         self._session.mount("http://", _Adapter(self._deadline))
 
-    def __enter__(self) -> HttpSession:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -110,7 +110,7 @@ class _Adapter(HTTPAdapter):
         self._until = deadline
         super().__init__(pool_connections=4, pool_maxsize=1)
 
-    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+    def init_poolmanager(self, *_args: Any, **_options: Any) -> None:
         manager = PoolManager(num_pools=4)
         manager.pool_classes_by_scheme = {"http": self._new_pool}  # type: ignore[dict-item]
         self.poolmanager = manager

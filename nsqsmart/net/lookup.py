@@ -104,9 +104,7 @@ class LookupClient:
             for peer in self._in_order():
                 if answers and monotonic() >= limit:
                     break
-                answer = self._get(
-                    session, peer, access.path + topic, parse_lookup, limit, failed
-                )
+                answer = self._get(session, peer, access.path + topic, parse_lookup, limit, failed)
                 if answer:
                     answers.append(answer)
         if not answers:
@@ -165,8 +163,7 @@ class LookupClient:
         self._peers = {
             address: peer
             for address, peer in known.items()
-            if not (peer.learned and peer.failures and found.members)
-            or address in found.members
+            if not (peer.learned and peer.failures and found.members) or address in found.members
         }
 
     def _get(

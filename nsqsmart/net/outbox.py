@@ -95,11 +95,7 @@ class Outbox:
         if self.broken:
             return False
         return bool(
-            self._fins
-            or self._commands
-            or self.rdy != self._rdy_sent
-            or self._nop
-            or self._unsent
+            self._fins or self._commands or self.rdy != self._rdy_sent or self._nop or self._unsent
         )
 
     def _send_pending(self, wait: bool) -> bool:  # noqa: FBT001 - private

@@ -87,7 +87,9 @@ class Socket:
                 self._limit_send(self._left(deadline, "take what was sent"))
                 continue
             except OSError as error:
-                raise ConnectionLost(f"connection to {self.peer} lost: {error}", sent=True) from error
+                raise ConnectionLost(
+                    f"connection to {self.peer} lost: {error}", sent=True
+                ) from error
             if count == len(rest):
                 return
             # A view, or a slow peer would have every rest of a large body copied.
@@ -105,7 +107,9 @@ class Socket:
                 self._limit_recv(self._left(deadline, "answer"))
                 continue
             except OSError as error:
-                raise ConnectionLost(f"connection to {self.peer} lost: {error}", sent=True) from error
+                raise ConnectionLost(
+                    f"connection to {self.peer} lost: {error}", sent=True
+                ) from error
             if not data:
                 raise ConnectionLost(f"{self.peer} closed the connection", sent=True)
             return data

@@ -8,10 +8,13 @@ from collections.abc import Callable
 
 log = logging.getLogger("nsqsmart")
 
+Thread = threading.Thread
+"""For annotations elsewhere; nobody else makes one."""
 
-def spawn(name: str, target: Callable[[], None]) -> threading.Thread:
+
+def spawn(name: str, target: Callable[[], None]) -> Thread:
     """Start a daemon thread ``nsqsmart-<name>``; an exception that ends it is logged."""
-    thread = threading.Thread(target=_run, args=(target,), name=f"nsqsmart-{name}", daemon=True)
+    thread = Thread(target=_run, args=(target,), name=f"nsqsmart-{name}", daemon=True)
     thread.start()
     return thread
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-from nsqsmart.net.threads import spawn
+from nsqsmart.net.threads import Thread, spawn
 
 log = logging.getLogger("nsqsmart")
 
@@ -33,7 +33,7 @@ class Ticker:
         self._closed = False
         self._sweeping = False
         self._order = itertools.count()
-        self._thread: threading.Thread | None = None
+        self._thread: Thread | None = None
 
     def start(self) -> None:
         """Start the thread."""

@@ -55,9 +55,7 @@ class TlsStream:
         self._lock = threading.Lock()  # guards the three below; held for arithmetic only
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(
-            self._incoming, self._outgoing, server_hostname=server_name
-        )
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
 
     def shake_hands(self, sock: Socket, deadline: float, rest: bytes = b"") -> None:
         """Run the handshake before *deadline*; *rest* came behind the last clear frame."""

@@ -173,7 +173,7 @@ def _size(asked: int, policy: Policy, before: Settled) -> int:
 def _original_timeout(asked: int, before: Settled) -> int:
     if asked == _OFF:
         return 0
-    if asked and not 25 <= asked <= 30_000:  # noqa: PLR2004 - the server's defaults
+    if asked and not 25 <= asked <= 30_000:
         raise IdentifyRefused(f"IDENTIFY output buffer timeout ({asked}) is invalid")
     return asked or before.output_buffer_timeout
 
@@ -181,7 +181,7 @@ def _original_timeout(asked: int, before: Settled) -> int:
 def _redesigned_timeout(asked: int, before: Settled) -> int:
     if asked == _OFF:
         return 0
-    if not 0 <= asked <= 1000:  # noqa: PLR2004 - the server's defaults
+    if not 0 <= asked <= 1000:
         raise IdentifyRefused(f"IDENTIFY output buffer timeout ({asked}) is invalid")
     return max(asked, 10) if asked else before.output_buffer_timeout
 

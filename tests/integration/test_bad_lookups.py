@@ -9,8 +9,8 @@ import pytest
 
 import nsqsmart
 from nsqsmart.errors import DiscoveryError, PublishError
-from nsqsmart.net.lookup import WRITE, LookupClient, LookupOptions
 from nsqsmart.names import Address
+from nsqsmart.net.lookup import WRITE, LookupClient, LookupOptions
 from tests.helpers import eventually
 from tests.peers import Peer, Talk, http_answer, http_script
 

@@ -41,9 +41,11 @@ def healthy(talk: Talk) -> None:
 def publish_fails(peer: Peer, **options: object) -> PublishError:
     """The error of one publish, which must come in time."""
     started = time.monotonic()
-    with nsqsmart.Producer(peer.url, publish_attempts=1, **options) as producer:
-        with pytest.raises(PublishError) as caught:
-            producer.publish("t", b"x", timeout=TIMEOUT)
+    with (
+        nsqsmart.Producer(peer.url, publish_attempts=1, **options) as producer,
+        pytest.raises(PublishError) as caught,
+    ):
+        producer.publish("t", b"x", timeout=TIMEOUT)
     assert time.monotonic() - started < TIMEOUT + 0.5
     return caught.value
 
@@ -105,9 +107,9 @@ def test_silence_ends_at_the_deadline_and_names_it():
 
 
 def test_an_answer_in_drips_is_put_together():
-    with Peer(answering(*(OK_FRAME[i : i + 1] for i in range(len(OK_FRAME))))) as peer:
-        with nsqsmart.Producer(peer.url) as producer:
-            assert producer.publish("t", b"x", timeout=5).attempts == 1
+    drips = [OK_FRAME[i : i + 1] for i in range(len(OK_FRAME))]
+    with Peer(answering(*drips)) as peer, nsqsmart.Producer(peer.url) as producer:
+        assert producer.publish("t", b"x", timeout=5).attempts == 1
 
 
 def test_heartbeats_before_the_answer_are_answered_by_nop():

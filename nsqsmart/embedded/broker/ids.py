@@ -1,0 +1,47 @@
+"""Message ids (protocol 3.5)."""
+
+from __future__ import annotations
+
+_PARTITION_SHIFT = 50
+_EPOCH_TICKS = 1288834974288
+_TICK_SHIFT = 20
+_SEQUENCE_MASK = 0xFFF
+
+
+class RedesignedIds:
+    """Internal ids: a counter, with the partition above it where a coordinator runs."""
+
+    def __init__(self, partition: int, *, coordinated: bool) -> None:
+        self._base = partition << _PARTITION_SHIFT if coordinated else 0
+        # The first message of a partition in a cluster has counter 2, alone it has 1.
+        self._last = 1 if coordinated else 0
+
+    def take(self) -> int:
+        """The next internal id."""
+        self._last += 1
+        return self._base + self._last
+
+    def skip(self) -> None:
+        """Leave one id out, as a leader switch does (cluster 10)."""
+        self._last += 1
+
+
+class OriginalIds:
+    """16 hexadecimal digits of a time, a node number and a sequence."""
+
+    def __init__(self, node: int) -> None:
+        self._node = (node & 0x3FF) << 12
+        self._tick = 0
+        self._sequence = 0
+
+    def take(self, timestamp: int) -> bytes:
+        """The next id; *timestamp* in nanoseconds since the epoch."""
+        tick = (timestamp >> _TICK_SHIFT) - _EPOCH_TICKS
+        if tick <= self._tick:
+            self._sequence = (self._sequence + 1) & _SEQUENCE_MASK
+            if not self._sequence:
+                # A real nsqd waits for the next tick; running ahead of the clock keeps ids unique.
+                self._tick += 1
+        else:
+            self._tick, self._sequence = tick, 0
+        return b"%016x" % (self._tick << 22 | self._node | self._sequence)

@@ -1,0 +1,83 @@
+"""A channel of an original nsqd."""
+
+from __future__ import annotations
+
+from nsqsmart.embedded.broker.channel import Channel, Surroundings
+from nsqsmart.embedded.broker.consumer import Consumer
+from nsqsmart.embedded.broker.records import Record
+
+NOT_IN_FLIGHT = "ID not in flight"
+NOT_OWNER = "client does not own message"
+
+
+class OriginalChannel(Channel):
+    """One queue, first come first served; what comes back goes to its end.
+
+    Messages of a lost connection stay in flight until their timeout (protocol 3.4): they move to
+    ``orphans``, with that deadline.
+    """
+
+    def __init__(self, name: str, surroundings: Surroundings, start: int) -> None:
+        super().__init__(name, surroundings, start)
+        self.orphans: dict[bytes, tuple[Record, float]] = {}
+
+    @property
+    def in_flight_count(self) -> int:
+        """Messages sent and not answered, those of lost connections too."""
+        return super().in_flight_count + len(self.orphans)
+
+    def depth(self) -> int:
+        """Messages in the queue; neither in flight nor deferred."""
+        unread = self.log.visible - max(self.cursor, self.log.base)
+        ahead = sum(1 for index in self._skip if self.cursor <= index < self.log.visible)
+        return unread - ahead + len(self.requeued)
+
+    def requeue(self, consumer: Consumer, key: bytes, delay: float, now: float) -> str | None:
+        """Back to the end of the queue, at once or after *delay* seconds (protocol 2.6)."""
+        entry = consumer.take(key)
+        if entry is None:
+            return self._refuse(consumer, key)
+        record = entry[0]
+        consumer.requeued += 1
+        self.requeue_count += 1
+        self._count_delivery(record)
+        if delay <= 0:
+            self._put_back(record)
+        else:
+            self.defer(record, now + min(delay, self.limits.max_requeue_delay))
+        return None
+
+    def _refuse(self, consumer: Consumer, key: bytes) -> str:
+        return NOT_OWNER if self._owner(key) or key in self.orphans else NOT_IN_FLIGHT
+
+    def _put_back(self, record: Record) -> None:
+        self.requeued.append((self.log.visible, record))
+
+    def _abandon(self, consumer: Consumer, now: float) -> None:
+        timeout = consumer.subscription.msg_timeout
+        touched = {key: deadline for key, (_, _, deadline) in consumer.touched.items()}
+        for record, delivered in consumer.take_all():
+            deadline = touched.get(record.key, delivered + timeout)
+            self.orphans[record.key] = (record, deadline)
+            self._alarm.by(deadline)
+
+    def expire(self, now: float) -> None:
+        """Also what lost connections had."""
+        super().expire(now)
+        late = [record for record, deadline in self.orphans.values() if deadline <= now]
+        for record in late:
+            del self.orphans[record.key]
+            self.timeout_count += 1
+            self._count_delivery(record)
+            self._put_back(record)
+
+    def next_due(self) -> float | None:
+        """Also of what lost connections had."""
+        due = super().next_due()
+        dues = [deadline for _, deadline in self.orphans.values()]
+        return min(dues if due is None else [due, *dues], default=None)
+
+    def move_to(self, index: int) -> None:
+        """Also forget what lost connections had."""
+        super().move_to(index)
+        self.orphans.clear()

@@ -1,0 +1,97 @@
+"""One stored message, its frame encoded once, when it was published."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from nsqsmart.wire.frames import MESSAGE
+from nsqsmart.wire.messages import EXT_NONE, PLAIN, MessageLayout
+
+_HEAD = struct.Struct(">IIQH")
+_PREFIX = struct.Struct(">II")
+_DETAIL = struct.Struct(">QI")
+_EXT = struct.Struct(">BH")
+_ID_START = 18
+_BODY_START = 34
+_RECORD_OVERHEAD = 30
+_TYPE_SIZE = 4
+
+
+class Extension(NamedTuple):
+    """An extension header: its bytes as published, and what the server reads in them."""
+
+    version: int
+    data: bytes
+    values: Any = None
+    tag: str = ""
+
+
+class Record:
+    """A message in the log of a partition.
+
+    ``key`` is what identifies it in FIN, REQ and TOUCH: the whole id on an original nsqd, its
+    first half on a redesigned one (protocol 2.5). ``offset`` and ``size`` are bytes in the
+    partition's virtual queue (protocol 3.6), ``index`` its ordinal.
+    """
+
+    __slots__ = ("ext", "frame", "index", "key", "offset", "size")
+
+    def __init__(
+        self, frame: bytes, key: bytes, index: int, place: tuple[int, int], ext: Extension | None
+    ) -> None:
+        self.frame = frame
+        self.key = key
+        self.index = index
+        self.offset, self.size = place
+        self.ext = ext
+
+    @property
+    def id(self) -> bytes:
+        """The 16 bytes of the message id."""
+        return self.frame[_ID_START:_BODY_START]
+
+    @property
+    def body(self) -> bytes:
+        """What was published."""
+        return self.frame[_BODY_START:]
+
+    @property
+    def timestamp(self) -> int:
+        """When it was accepted, in nanoseconds since the epoch."""
+        return int.from_bytes(self.frame[8:16])
+
+
+def plain_frame(timestamp: int, message_id: bytes, body: bytes) -> bytes:
+    """The frame of a first delivery in the plain layout (protocol 3.1)."""
+    return _HEAD.pack(len(body) + 30, MESSAGE, timestamp, 1) + message_id + body
+
+
+def record_size(body_size: int, ext: Extension | None, *, extended: bool) -> int:
+    """Bytes a message takes in the log (protocol 2.13)."""
+    overhead = 0
+    if extended:
+        overhead = 1 if ext is None else 3 + len(ext.data)
+    return _RECORD_OVERHEAD + overhead + body_size
+
+
+def encode(record: Record, layout: MessageLayout, attempts: int) -> bytes:
+    """The frame of *record* for a consumer with *layout*."""
+    frame = record.frame
+    if attempts != 1:
+        frame = frame[:16] + attempts.to_bytes(2) + frame[18:]
+    if layout == PLAIN:
+        return frame
+    middle = b""
+    if layout.extended:
+        ext = record.ext
+        middle = b"\x00" if ext is None else _EXT.pack(ext.version, len(ext.data)) + ext.data
+    if layout.detailed:
+        middle += _DETAIL.pack(record.offset, record.size)
+    head = _PREFIX.pack(len(frame) - _TYPE_SIZE + len(middle), MESSAGE)
+    return b"".join((head, frame[8:_BODY_START], middle, frame[_BODY_START:]))
+
+
+def ext_version(record: Record) -> int:
+    """The version byte of the record's extension header (protocol 3.3)."""
+    return EXT_NONE if record.ext is None else record.ext.version

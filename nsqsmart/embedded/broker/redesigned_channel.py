@@ -1,0 +1,208 @@
+"""A channel of a redesigned nsqd: a position in the log, ordered or not, with tags."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from nsqsmart.embedded.broker.channel import Channel, Surroundings
+from nsqsmart.embedded.broker.consumer import Consumer
+from nsqsmart.embedded.broker.records import Record
+
+NOT_IN_FLIGHT = "Message ID not in flight"
+IS_DEFERRED = "Message is deferred"
+TOO_MUCH_REQUEUE = "Message too much requeue"
+TOO_MUCH_DEFERRED = "Too much deferred messages in flight"
+
+_REQUEUE_CEILING = 2000
+_MANY_ATTEMPTS = 100
+_HASTE = 0.1
+_LONGER = 1.0
+
+
+class RedesignedChannel(Channel):
+    """Finishing confirms; the server stops reading while too much waits for an earlier message.
+
+    ``ordered`` is set by the first SUB_ORDERED and stays (protocol 5.1): at most one message of
+    the channel is in flight, over all its connections.
+    """
+
+    def __init__(self, name: str, surroundings: Surroundings, start: int) -> None:
+        super().__init__(name, surroundings, start)
+        self.ordered = False
+        self.skipped = False
+        self._lanes: dict[str, deque[Record]] = {}
+
+    def depth(self) -> int:
+        """Messages not yet confirmed: the consumer's lag (cluster 13)."""
+        return self.log.end - max(self.confirmed.position, self.log.base)
+
+    def set_ordered(self, *, ordered: bool) -> None:
+        """Begin or end one-at-a-time delivery; what was read ahead is read again."""
+        if ordered == self.ordered:
+            return
+        self.ordered = ordered
+        self._skip |= self.confirmed.above
+        self._put_lanes_back()
+        for consumer in self.consumers:
+            consumer.take_all()
+        self.requeued.clear()
+        self.deferred.clear()
+        self._schedule.clear()
+        self.cursor = self.confirmed.position
+
+    # ------------------------------------------------------------------------------- delivery
+
+    def _available(self) -> int:
+        if self.skipped:
+            self.move_to(self.log.end)
+        if self.ordered:
+            return min(1, super()._available()) if not self.in_flight_count else 0
+        if self.confirmed.intervals > self.limits.max_confirm_window:
+            return len(self.requeued)
+        return super()._available() + sum(map(len, self._lanes.values()))
+
+    def _take(self, count: int) -> list[Record]:
+        if self.ordered:
+            return super()._take(1) if not self.in_flight_count else []
+        if self.confirmed.intervals > self.limits.max_confirm_window:
+            count = min(count, len(self.requeued))
+        return super()._take(count)
+
+    def _take_for(self, consumer: Consumer, count: int) -> list[Record]:
+        """With tags about, messages are sorted into lanes as they are read (protocol 4.5)."""
+        if not self._lanes:
+            return self._take(count)
+        lane = self._lanes[consumer.subscription.tag]
+        while len(lane) < count and (found := self._take(1)):
+            self._lane_of(found[0]).append(found[0])
+        return [lane.popleft() for _ in range(min(count, len(lane)))]
+
+    def _lane_of(self, record: Record) -> deque[Record]:
+        tag = record.ext.tag if record.ext is not None else ""
+        return self._lanes[tag if tag in self._lanes else ""]
+
+    def add(self, consumer: Consumer) -> None:
+        """A connection subscribes; its tag opens a lane."""
+        super().add(consumer)
+        self._sort_lanes()
+
+    def _sort_lanes(self) -> None:
+        self._put_lanes_back()
+        tags = {consumer.subscription.tag for consumer in self.consumers}
+        self._lanes = {tag: deque() for tag in tags | {""}} if tags - {""} else {}
+
+    def _put_lanes_back(self) -> None:
+        waiting = sorted(
+            (record for lane in self._lanes.values() for record in lane),
+            key=lambda record: record.index,
+            reverse=True,
+        )
+        for record in waiting:
+            # Nobody was sent it: unless it came back before, this is not another attempt.
+            self.requeued.appendleft((0, record))
+        for lane in self._lanes.values():
+            lane.clear()
+
+    # -------------------------------------------------------------------------------- answers
+
+    def finish_many(self, consumer: Consumer, keys: list[bytes]) -> list[tuple[int, str]]:
+        """Every refused answer slows the connection down (protocol 6.3)."""
+        failed = super().finish_many(consumer, keys)
+        for _ in failed:
+            consumer.failed()
+        return failed
+
+    def requeue(self, consumer: Consumer, key: bytes, delay: float, now: float) -> str | None:
+        """At once, after *delay* seconds, or not at all (protocol 2.6 and 5.3)."""
+        if delay > 0 and self.ordered:
+            return None
+        if delay > 0 and key in self.deferred:
+            return IS_DEFERRED
+        if not consumer.holds(key):
+            consumer.failed()
+            return self._refuse(consumer, key)
+        reason = self._hasty(consumer, key, now) if delay <= 0 else None
+        if reason is None and delay > 0:
+            reason = self._defer_held(consumer, key, delay, now)
+        elif reason is None:
+            self._give_back(consumer, key)
+            record = consumer.take(key)
+            if record is not None:
+                self._count_delivery(record[0])
+                self._put_back(record[0])
+        if reason is not None:
+            consumer.failed()
+        return reason
+
+    def _hasty(self, consumer: Consumer, key: bytes, now: float) -> str | None:
+        record, delivered = self._look(consumer, key)
+        attempts = self.attempts.get(record.index, 1)
+        hasty = attempts > _MANY_ATTEMPTS and now - delivered < _HASTE
+        return TOO_MUCH_REQUEUE if attempts >= _REQUEUE_CEILING or hasty else None
+
+    def _defer_held(self, consumer: Consumer, key: bytes, delay: float, now: float) -> str | None:
+        record, delivered = self._look(consumer, key)
+        due = now + min(delay, self.limits.max_requeue_delay)
+        if self.attempts.get(record.index, 1) > _MANY_ATTEMPTS and due - delivered < _LONGER:
+            due += _LONGER
+        window = self.limits.max_confirm_window
+        if (
+            len(self.confirmed.above) > window
+            and due >= delivered + consumer.subscription.msg_timeout
+        ):
+            return TOO_MUCH_DEFERRED
+        self._give_back(consumer, key)
+        consumer.take(key)
+        self._count_delivery(record)
+        self.defer(record, due)
+        return None
+
+    def _give_back(self, consumer: Consumer, key: bytes) -> None:
+        consumer.requeued += 1
+        self.requeue_count += 1
+
+    @staticmethod
+    def _look(consumer: Consumer, key: bytes) -> tuple[Record, float]:
+        entry = consumer.in_flight.get(key)
+        return entry if entry is not None else consumer.touched[key][:2]
+
+    def _refuse(self, consumer: Consumer, key: bytes) -> str:
+        if key in self.deferred:
+            return f"client does not own message : 0 vs {consumer.id}"
+        owner = self._owner(key)
+        if owner is None:
+            return NOT_IN_FLIGHT
+        return f"client does not own message : {owner.id} vs {consumer.id}"
+
+    # ------------------------------------------------------------------------------- requeuing
+
+    def _put_back(self, record: Record) -> None:
+        self.requeued.append((0, record))
+
+    def _time_out(self, consumer: Consumer, record: Record) -> None:
+        consumer.failed()
+        super()._time_out(consumer, record)
+
+    def _abandon(self, consumer: Consumer, now: float) -> None:
+        """At once to somebody else, and this delivery does not count (protocol 3.4)."""
+        for record, _ in consumer.take_all():
+            self.attempts[record.index] = self.attempts.get(record.index, 1) - 1
+            self._put_back(record)
+        self._sort_lanes()
+
+    def move_to(self, index: int) -> None:
+        """Also forget what was sorted into lanes."""
+        super().move_to(index)
+        for lane in self._lanes.values():
+            lane.clear()
+
+    def fail_over(self) -> list[Consumer]:
+        """Another node leads: only the confirm position is known there (cluster 8).
+
+        Attempts, timeouts and deferrals are lost with the old leader; so are its connections,
+        which are returned.
+        """
+        self.move_to(self.confirmed.position)
+        gone, self.consumers = self.consumers, []
+        self._lanes = {}
+        return gone

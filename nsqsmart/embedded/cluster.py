@@ -1,0 +1,300 @@
+"""A whole cluster in this process, for tests, demonstrations and first steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+from nsqsmart.embedded.backend import Backend, TopicWish
+from nsqsmart.embedded.backends import OriginalBackend, RedesignedBackend
+from nsqsmart.embedded.broker.log import RedesignedLog
+from nsqsmart.embedded.broker.records import Record
+from nsqsmart.embedded.commandlog import CommandLog
+from nsqsmart.embedded.coordinator import Delays
+from nsqsmart.embedded.faults import FaultBook
+from nsqsmart.embedded.node import Scope
+from nsqsmart.embedded.nsqd import Nsqd
+from nsqsmart.embedded.nsqlookupd import LookupdOptions, Nsqlookupd
+from nsqsmart.embedded.options import NsqdOptions
+from nsqsmart.embedded.shard import Shard
+from nsqsmart.names import Dialect, check_channel, check_topic
+
+_MOVE_TIMEOUT = 30.0
+
+
+class Stored(NamedTuple):
+    """A message in a log; ``internal_id`` of an original message is its id as a number."""
+
+    partition: int
+    internal_id: int
+    trace_id: int
+    offset: int
+    body: bytes
+    nsqd: str = ""
+
+
+class ClusterOptions(TypedDict, total=False):
+    """What a :class:`Cluster` may be told.
+
+    Times in seconds, sizes in bytes. ``auto_create`` makes topics on first use (``partitions``
+    and ``replicas`` of them, redesigned only), takes writes without a channel and lets new
+    channels begin at the oldest message. ``election_delay``, ``move_delay`` and
+    ``replication_timeout`` are how long a lost leader is missed, a leader is moved, and a write
+    waits for a replica that does not answer. ``log`` False forgets what was asked, for speed.
+    """
+
+    dialect: str
+    nsqds: int
+    lookupds: int
+    auto_create: bool
+    partitions: int
+    replicas: int
+    election_delay: float
+    move_delay: float
+    replication_timeout: float
+    msg_timeout: float
+    max_msg_timeout: float
+    max_msg_size: int
+    max_body_size: int
+    max_rdy_count: int
+    max_connections: int
+    client_timeout: float
+    max_confirm_window: int
+    snappy: bool
+    deflate: bool
+    tls_cert: Path
+    tls_key: Path
+    tls_required: bool
+    allow_ext_compatible: bool
+    allow_sub_ext_compatible: bool
+    tcp_ports: list[int]
+    log: bool
+
+
+_CLUSTER_ONLY = frozenset(
+    {
+        "nsqds",
+        "lookupds",
+        "auto_create",
+        "partitions",
+        "replicas",
+        "election_delay",
+        "move_delay",
+        "replication_timeout",
+        "tcp_ports",
+        "log",
+    }
+)
+
+
+class Cluster:
+    """nsqds and nsqlookupds in this process, on 127.0.0.1.
+
+    Use it as a context manager, or call :meth:`close`. Every method may be called from any
+    thread, and returns when what it does is done.
+    """
+
+    def __init__(self, **options: Unpack[ClusterOptions]) -> None:
+        unknown = set(options) - set(ClusterOptions.__annotations__)
+        if unknown:
+            raise TypeError(f"Cluster() got an unexpected option {min(unknown)!r}")
+        self.dialect = Dialect(options.get("dialect", Dialect.REDESIGNED))
+        self._options = options
+        self._scope = Scope("nsqsmart-embedded", logging=options.get("log", True))
+        self._closed = False
+        self.nsqds = [self._make_nsqd(number) for number in range(options.get("nsqds", 1))]
+        """The nsqds; they stay in the list when they are killed."""
+        count = options.get("lookupds", 1)
+        self.lookupds = [self._make_lookupd() for _ in range(count)]
+        """The lookup daemons."""
+        self._backend = self._make_backend()
+        try:
+            self._backend.start()
+        except BaseException:
+            self.close()
+            raise
+        self._scope.move_leader = self._begin_move
+
+    def _make_nsqd(self, number: int) -> Nsqd:
+        shared = {name: value for name, value in self._options.items() if name not in _CLUSTER_ONLY}
+        ports = self._options.get("tcp_ports", [])
+        port = ports[number] if number < len(ports) else 0
+        shared |= {
+            "dialect": self.dialect,
+            "node_id": number + 1,
+            "tcp_address": ("127.0.0.1", port),
+        }
+        return Nsqd(NsqdOptions(**shared), self._scope)  # type: ignore[arg-type]
+
+    def _make_lookupd(self) -> Nsqlookupd:
+        scope = self._scope
+        return Nsqlookupd(LookupdOptions(dialect=self.dialect), scope.loop, scope.faults, scope.log)
+
+    def _make_backend(self) -> Backend:
+        options = self._options
+        if self.dialect is Dialect.ORIGINAL:
+            return OriginalBackend(self.nsqds, self.lookupds)
+        delays = Delays(
+            election=options.get("election_delay", 0.05),
+            move=options.get("move_delay", 0.05),
+            replication=options.get("replication_timeout", 0.2),
+        )
+        backend = RedesignedBackend(self.nsqds, self.lookupds, self._scope, delays)
+        if options.get("auto_create", False):
+            backend.create_on_use(options.get("partitions", 1), options.get("replicas", 1))
+        return backend
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{self.dialect} cluster {self.url}>"
+
+    @property
+    def url(self) -> str:
+        """The address for clients; nsqds directly if there is no lookup daemon."""
+        if not self.lookupds:
+            return "nsq://" + ",".join(nsqd.name for nsqd in self.nsqds)
+        return "nsq+lookupd://" + ",".join(lookupd.name for lookupd in self.lookupds)
+
+    @property
+    def faults(self) -> FaultBook:
+        """Where faults are added."""
+        return self._scope.faults
+
+    @property
+    def log(self) -> CommandLog:
+        """Every command that was received; raises RuntimeError for a cluster with log=False."""
+        if self._scope.log is None:
+            raise RuntimeError("this cluster was made with log=False")
+        return self._scope.log
+
+    # ----------------------------------------------------------------------------------- topics
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        replicas: int = 1,
+        *,
+        ordered: bool = False,
+        extend_support: bool = False,
+        multi_part: bool | None = None,
+        disable_channel_auto_create: bool = False,
+    ) -> None:
+        """Make a topic; its partitions have leaders and take writes when this returns.
+
+        A redesigned node holds only one partition of a plain topic; *multi_part* None allows more
+        where the nodes would not suffice. Raises ValueError with the server's text. On an original
+        cluster every nsqd gets the topic, and anything but the name must be left alone.
+        """
+        wish = TopicWish(
+            partitions=partitions,
+            replicas=replicas,
+            ordered=ordered,
+            extended=extend_support,
+            multi_part=multi_part,
+            channel_auto_create=not disable_channel_auto_create,
+        )
+        self._backend.create_topic(check_topic(topic), wish)
+
+    def create_channel(self, topic: str, channel: str) -> None:
+        """Make a channel on every partition (original: on every nsqd that has the topic)."""
+        self._backend.create_channel(check_topic(topic), check_channel(channel))
+
+    def stored(self, topic: str, partition: int | None = None) -> list[Stored]:
+        """What is stored, in order, partition by partition."""
+        found: list[Stored] = []
+        for nsqd, shard in self._backend.shards(topic):
+            if partition not in (None, shard.number):
+                continue
+            with shard.lock:
+                records = list(shard.partition.log.records)
+            found += [_stored(shard, nsqd, record) for record in records]
+        return found
+
+    # ----------------------------------------------------------------------------------- leaders
+
+    def leader(self, topic: str, partition: int = 0) -> Nsqd:
+        """The nsqd that leads; raises LookupError while there is none."""
+        return self._backend.leader(topic, partition)
+
+    def move_leader(self, topic: str, partition: int = 0, to: Nsqd | None = None) -> Nsqd:
+        """Move the leader, to *to* or another in-sync replica; returns the new one.
+
+        Writes are refused with NOT_WRITABLE for ``move_delay``, then consumers lose their
+        connections, and the old node answers NOT_LEADER (cluster 5).
+        """
+        return self._backend.move_leader(topic, partition, to, _MOVE_TIMEOUT)
+
+    def _begin_move(self, topic: str, partition: int) -> None:
+        self._backend.move_leader(topic, partition, None, 0)
+
+    def set_writable(self, topic: str, partition: int, writable: bool = True) -> None:  # noqa: FBT001, FBT002 - so the design has it
+        """Let the leader refuse writes with NOT_WRITABLE, or take them again."""
+        self._backend.set_writable(topic, partition, writable=writable)
+
+    # ------------------------------------------------------------------------------------- nodes
+
+    def kill(self, server: Nsqd | Nsqlookupd) -> None:
+        """End a server as SIGKILL does: connections are reset, the ports refuse."""
+        if isinstance(server, Nsqlookupd):
+            server.stop()
+            self._backend.lookupd_changed(server)
+        else:
+            self._backend.kill(server)
+
+    def terminate(self, server: Nsqd | Nsqlookupd) -> None:
+        """End a server as SIGTERM does: an nsqd hands over what it leads first."""
+        if isinstance(server, Nsqlookupd):
+            self.kill(server)
+        else:
+            self._backend.terminate(server)
+
+    def hang(self, nsqd: Nsqd) -> None:
+        """Stop an nsqd as SIGSTOP does: connections stay, and nothing is answered."""
+        self._backend.hang(nsqd)
+
+    def wake(self, nsqd: Nsqd) -> None:
+        """Let a hung nsqd go on."""
+        self._backend.wake(nsqd)
+
+    def restart(self, server: Nsqd | Nsqlookupd) -> None:
+        """Start a server again, on its old ports."""
+        if server.listening:
+            raise ValueError(f"{server!r} is running")
+        if isinstance(server, Nsqlookupd):
+            server.listen()
+            self._backend.lookupd_changed(server)
+        else:
+            self._backend.restart(server)
+
+    def close(self) -> None:
+        """End every server; twice does no harm."""
+        if self._closed:
+            return
+        self._closed = True
+        for lookupd in self.lookupds:
+            lookupd.stop()
+        for nsqd in self.nsqds:
+            nsqd.begin_stop()
+        for nsqd in self.nsqds:
+            nsqd.stop(abruptly=False)
+        self._scope.loop.close()
+
+
+def _stored(shard: Shard[Any], nsqd: str, record: Record) -> Stored:
+    if isinstance(shard.partition.log, RedesignedLog):
+        internal, trace = int.from_bytes(record.id[:8]), int.from_bytes(record.id[8:])
+    else:
+        internal, trace = int(record.id, 16), 0
+    return Stored(shard.number, internal, trace, record.offset, record.body, nsqd)

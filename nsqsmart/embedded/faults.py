@@ -1,0 +1,209 @@
+"""Faults on command: on the nth command or frame, never on a timer.
+
+>>> fault = on("PUB", nth=2, topic="orders").store_then_reply("E_PUB_FAILED")
+
+A fault counts the commands that match from the moment it was added, and acts on the nth (and on
+the ``times - 1`` after it). What is matched is a verb as it stands on the wire (``PUB``, ``SUB``,
+``FIN``), a frame that is about to be sent (``MESSAGE``, ``HEARTBEAT``, ``RESPONSE``, ``ERROR``),
+or a path of an HTTP interface (``/lookup``).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+ALWAYS = 1_000_000_000
+
+
+class Action(Enum):
+    """What happens instead of, before or after the command."""
+
+    REPLY = auto()
+    DELAY = auto()
+    RESET = auto()
+    CLOSE = auto()
+    GARBAGE = auto()
+    STALL = auto()
+    MOVE_LEADER = auto()
+
+
+class Place(NamedTuple):
+    """Where a command arrived; the node's name is its host:port."""
+
+    node: str
+    topic: str = ""
+    partition: int | None = None
+
+
+class Named(Protocol):
+    """A server of a cluster."""
+
+    @property
+    def name(self) -> str:
+        """Its host:port."""
+
+
+class FaultUnknown(ValueError):
+    """The fault has no action, or one that this command cannot have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """Which commands a fault is about; None matches any."""
+
+    command: str
+    nth: int = 1
+    times: int = 1
+    node: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+    def fits(self, command: str, place: Place) -> bool:
+        """Whether the command counts."""
+        return (
+            command == self.command
+            and self.node in (None, place.node)
+            and self.topic in (None, place.topic)
+            and self.partition in (None, place.partition)
+        )
+
+
+class Fault:
+    """A match and what is done to it; made by :func:`on`, finished by one of the methods."""
+
+    def __init__(self, match: Match) -> None:
+        self.match = match
+        self.action: Action | None = None
+        self.execute = False
+        self.code = ""
+        self.text = ""
+        self.fatal: bool | None = None
+        self.seconds = 0.0
+        self.data = b""
+        self.seen = 0
+        self.acted = 0
+
+    def reply(self, code: str, text: str = "", *, fatal: bool | None = None) -> Fault:
+        """Answer an error frame and do nothing; on HTTP, *code* is the status.
+
+        *fatal* closes the connection behind it; None does what the server does with this code.
+        """
+        self.code, self.text, self.fatal = code, text, fatal
+        return self._do(Action.REPLY)
+
+    def store_then_reply(self, code: str, text: str = "", *, fatal: bool | None = None) -> Fault:
+        """Do what was asked, and say that it failed."""
+        self.execute = True
+        return self.reply(code, text, fatal=fatal)
+
+    def store_then_reset(self) -> Fault:
+        """Do what was asked, and reset the connection instead of answering."""
+        self.execute = True
+        return self.reset()
+
+    def store_then_close(self) -> Fault:
+        """Do what was asked, and close the connection instead of answering."""
+        self.execute = True
+        return self.close()
+
+    def store_then_stall(self) -> Fault:
+        """Do what was asked, and never answer."""
+        self.execute = True
+        return self.stall()
+
+    def delay(self, seconds: float) -> Fault:
+        """Do what was asked *seconds* later."""
+        self.seconds = seconds
+        self.execute = True
+        return self._do(Action.DELAY)
+
+    def reset(self) -> Fault:
+        """End the connection by RST; nothing is done."""
+        return self._do(Action.RESET)
+
+    def close(self) -> Fault:
+        """End the connection in order; nothing is done."""
+        return self._do(Action.CLOSE)
+
+    def garbage(self, data: bytes) -> Fault:
+        """Answer *data*, whatever it is; nothing is done."""
+        self.data = data
+        return self._do(Action.GARBAGE)
+
+    def stall(self) -> Fault:
+        """Say and read nothing on this connection any more; nothing is done."""
+        return self._do(Action.STALL)
+
+    def move_leader(self) -> Fault:
+        """Begin to move the partition's leader, then do what was asked."""
+        self.execute = True
+        return self._do(Action.MOVE_LEADER)
+
+    def _do(self, action: Action) -> Fault:
+        self.action = action
+        return self
+
+    @property
+    def spent(self) -> bool:
+        """Whether it has acted as often as it should."""
+        return self.acted >= self.match.times
+
+
+def on(
+    command: str,
+    *,
+    nth: int = 1,
+    times: int = 1,
+    nsqd: Named | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+) -> Fault:
+    """A fault on the *nth* such command; *nsqd* is one server of the cluster, any if None."""
+    node = None if nsqd is None else nsqd.name
+    return Fault(
+        Match(command=command, nth=nth, times=times, node=node, topic=topic, partition=partition)
+    )
+
+
+class FaultBook:
+    """The faults of a cluster."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+        self._lock = threading.Lock()
+        self.armed = False
+        """Whether there is any: looked at for every command, without the lock."""
+
+    def add(self, fault: Fault) -> Fault:
+        """Begin to count for *fault*; raises :class:`FaultUnknown` if it does nothing."""
+        if fault.action is None:
+            raise FaultUnknown(f"say what happens on {fault.match.command}: .reply(...), .reset()")
+        with self._lock:
+            self._faults.append(fault)
+            self.armed = True
+        return fault
+
+    def clear(self) -> None:
+        """Forget every fault."""
+        with self._lock:
+            self._faults.clear()
+            self.armed = False
+
+    def take(self, command: str, place: Place) -> Fault | None:
+        """Count the command; the fault that acts on it, if one does."""
+        with self._lock:
+            chosen: Fault | None = None
+            for fault in self._faults:
+                if fault.spent or not fault.match.fits(command, place):
+                    continue
+                fault.seen += 1
+                if chosen is None and fault.seen >= fault.match.nth:
+                    fault.acted += 1
+                    chosen = fault
+            if chosen is not None and chosen.spent:
+                self._faults = [fault for fault in self._faults if not fault.spent]
+                self.armed = bool(self._faults)
+            return chosen

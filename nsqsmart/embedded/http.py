@@ -1,0 +1,304 @@
+"""As much of HTTP/1.1 as the servers' interfaces need; no framework, so that starting is quick."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+_READ_SIZE = 64 * 1024
+_MAX_HEAD = 64 * 1024
+_REASONS = {
+    100: "Continue",
+    200: "OK",
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    406: "Not Acceptable",
+    413: "Request Entity Too Large",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+_REQUEST_LINE = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.([01])")
+V1_ACCEPT = "application/vnd.nsq; version=1.0"
+_JSON = "application/json; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+
+
+class Request(NamedTuple):
+    """One request; header names in lower case, query values as the last one given."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    chunked: bool = False
+
+    @property
+    def wants_v1(self) -> bool:
+        """Whether the client asked for the newer envelope, exactly (protocol 7.1)."""
+        return self.headers.get("accept") == V1_ACCEPT
+
+
+class Response(NamedTuple):
+    """One answer."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = _TEXT
+    v1: bool = False
+
+
+class HttpError(Exception):
+    """An answer other than 200: *status* and the servers' *text*."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status} {text}")
+        self.status = status
+        self.text = text
+
+
+def dumps(document: Any) -> bytes:
+    """JSON without spaces, as Go writes it."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def v1_reply(data: Any) -> Response:
+    """The newer envelope: the document itself; text and nothing stay what they are."""
+    if data is None:
+        return Response(v1=True)
+    if isinstance(data, str):
+        return Response(body=data.encode(), v1=True)
+    return Response(body=dumps(data), content_type=_JSON, v1=True)
+
+
+def v1_failure(error: HttpError, *, escaped: bool) -> Response:
+    """The newer envelope of an error; redesigned servers do not escape (protocol 7.1)."""
+    if escaped:
+        body = dumps({"message": error.text})
+    else:
+        body = b'{"message":"%s"}' % error.text.encode("utf-8", "surrogateescape")
+    return Response(error.status, body, _JSON, v1=True)
+
+
+def legacy_reply(data: Any) -> Response:
+    """The older envelope of redesigned servers; text is sent bare."""
+    if isinstance(data, str):
+        return Response(body=data.encode())
+    document = {"status_code": 200, "status_txt": "OK", "data": data}
+    return Response(body=dumps(document), content_type=_JSON)
+
+
+def legacy_failure(error: HttpError) -> Response:
+    """The older envelope of an error: always 500 (protocol 7.1)."""
+    document = {"status_code": 500, "status_txt": error.text, "data": None}
+    return Response(500, dumps(document), _JSON)
+
+
+Handler = Callable[[Request], Any]
+
+
+class Route(NamedTuple):
+    """What a path does; *negotiated* ones choose the envelope by the Accept header."""
+
+    methods: tuple[str, ...]
+    handler: Handler
+    negotiated: bool = False
+
+
+class Router:
+    """The paths of one server."""
+
+    def __init__(self, routes: Mapping[str, Route], *, escaped: bool) -> None:
+        self._routes = routes
+        self._escaped = escaped
+
+    def answer(self, request: Request) -> Response:
+        """Carry out a request."""
+        route = self._routes.get(request.path)
+        try:
+            if route is None:
+                raise HttpError(404, "NOT_FOUND")
+            if request.method not in route.methods:
+                raise HttpError(405, "METHOD_NOT_ALLOWED")
+        except HttpError as error:
+            return v1_failure(error, escaped=self._escaped)
+        legacy = route.negotiated and not request.wants_v1
+        try:
+            data = route.handler(request)
+        except HttpError as error:
+            return legacy_failure(error) if legacy else v1_failure(error, escaped=self._escaped)
+        if isinstance(data, Response):
+            return data
+        return legacy_reply(data) if legacy else v1_reply(data)
+
+
+class _Gone(Exception):
+    """The client has left, or must."""
+
+
+class HttpConnection:
+    """The thread of one HTTP client."""
+
+    def __init__(
+        self, sock: socket.socket, server: HttpServer, context: ssl.SSLContext | None
+    ) -> None:
+        self._sock = sock
+        self._server = server
+        self._context = context
+        self._buffer = b""
+        self._thread = threading.Thread(target=self._run, name=server.thread_name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """End the connection."""
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def join(self, timeout: float) -> None:
+        """Wait until the thread has ended."""
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            if self._context is not None:
+                self._sock = self._context.wrap_socket(self._sock, server_side=True)
+            while self._serve_one():
+                pass
+        except (_Gone, OSError, ValueError):
+            pass
+        finally:
+            self._sock.close()
+            self._server.left(self)
+
+    def _serve_one(self) -> bool:
+        """One request; whether the connection stays."""
+        head = self._read_head()
+        match = _REQUEST_LINE.fullmatch(head[0])
+        if match is None:
+            self._send(Response(400, b"400 Bad Request"), keep=False)
+            return False
+        headers = {
+            name.strip().lower().decode("latin-1"): value.strip().decode("latin-1")
+            for name, _, value in (line.partition(b":") for line in head[1:])
+        }
+        connection = headers.get("connection", "").lower()
+        keep = connection == "keep-alive" if match[3] == b"0" else connection != "close"
+        request = self._request(match, headers)
+        response = self._server.handle(request)
+        self._send(response, keep=keep)
+        return keep
+
+    def _request(self, match: re.Match[bytes], headers: dict[str, str]) -> Request:
+        target = match[2].decode("latin-1")
+        path, _, query = target.partition("?")
+        if headers.get("expect", "").lower() == "100-continue":
+            self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        chunked = headers.get("transfer-encoding", "").lower() == "chunked"
+        body = self._read_chunks() if chunked else self._read(int(headers.get("content-length", 0)))
+        values = dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape"))
+        return Request(match[1].decode(), path, values, headers, body, chunked)
+
+    def _read_head(self) -> list[bytes]:
+        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+            if len(self._buffer) > _MAX_HEAD:
+                raise _Gone
+            self._more()
+        head, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
+        return head.split(b"\r\n")
+
+    def _read_line(self) -> bytes:
+        while (end := self._buffer.find(b"\r\n")) < 0:
+            self._more()
+        line, self._buffer = self._buffer[:end], self._buffer[end + 2 :]
+        return line
+
+    def _read(self, count: int) -> bytes:
+        if not 0 <= count <= self._server.max_body:
+            # What follows is not read: the answer, and the end.
+            self._send(Response(413, b""), keep=False)
+            raise _Gone
+        while len(self._buffer) < count:
+            self._more()
+        data, self._buffer = self._buffer[:count], self._buffer[count:]
+        return data
+
+    def _read_chunks(self) -> bytes:
+        pieces: list[bytes] = []
+        while size := int(self._read_line().partition(b";")[0], 16):
+            pieces.append(self._read(size))
+            self._read_line()
+        while self._read_line():
+            pass
+        return b"".join(pieces)
+
+    def _more(self) -> None:
+        data = self._sock.recv(_READ_SIZE)
+        if not data:
+            raise _Gone
+        self._buffer += data
+
+    def _send(self, response: Response, *, keep: bool) -> None:
+        reason = _REASONS.get(response.status, "Unknown")
+        lines = [
+            f"HTTP/1.1 {response.status} {reason}",
+            f"Content-Type: {response.content_type}",
+            f"Content-Length: {len(response.body)}",
+        ]
+        if response.v1:
+            lines.append("X-Nsq-Content-Type: nsq; version=1.0")
+        if not keep:
+            lines.append("Connection: close")
+        self._sock.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + response.body)
+
+
+class HttpServer:
+    """Answers every connection it is given; *answer* runs on the connection's thread."""
+
+    def __init__(self, answer: Callable[[Request], Response | None], max_body: int) -> None:
+        self._answer = answer
+        self.max_body = max_body
+        self.thread_name = "nsqsmart-embedded-http"
+        self._connections: set[HttpConnection] = set()
+        self._lock = threading.Lock()
+
+    def serve(self, sock: socket.socket, context: ssl.SSLContext | None = None) -> None:
+        """Begin to answer a client."""
+        connection = HttpConnection(sock, self, context)
+        with self._lock:
+            self._connections.add(connection)
+        connection.start()
+
+    def handle(self, request: Request) -> Response:
+        """Carry out a request; None ends the connection unanswered."""
+        response = self._answer(request)
+        if response is None:
+            raise _Gone
+        return response
+
+    def left(self, connection: HttpConnection) -> None:
+        """A client is gone."""
+        with self._lock:
+            self._connections.discard(connection)
+
+    def end(self) -> None:
+        """End every connection and wait for its thread."""
+        with self._lock:
+            connections = list(self._connections)
+        for connection in connections:
+            connection.end()
+        for connection in connections:
+            connection.join(1.0)

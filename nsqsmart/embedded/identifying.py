@@ -1,0 +1,93 @@
+"""IDENTIFY and AUTH, and what follows them."""
+
+from __future__ import annotations
+
+import ssl
+
+from nsqsmart.embedded.connection import Connection, State
+from nsqsmart.embedded.refusals import BAD_BODY, INVALID, EndOfStream, Refused
+from nsqsmart.errors import CompressionError
+from nsqsmart.wire.command_decoder import Command
+from nsqsmart.wire.frames import OK
+from nsqsmart.wire.identify_server import IdentifyRefused, Settled, encode_reply, settle
+from nsqsmart.wire.streams import DeflateStream, SnappyStream, Stream
+
+_HANDSHAKE_TIMEOUT = 5.0
+
+
+def read_body(connection: Connection, verb: str) -> bytes:
+    """The body of IDENTIFY or AUTH (protocol 2.1.1)."""
+    limit = connection.node.options.max_body_size
+    try:
+        size = int.from_bytes(connection.read(4), signed=True)
+    except EndOfStream as end:
+        raise Refused(BAD_BODY, f"{verb} failed to read body size") from end
+    if size > limit:
+        raise Refused(BAD_BODY, f"{verb} body too big {size} > {limit}")
+    if size <= 0:
+        raise Refused(BAD_BODY, f"{verb} invalid body size {size}")
+    try:
+        return connection.read(size)
+    except EndOfStream as end:
+        raise Refused(BAD_BODY, f"{verb} failed to read body") from end
+
+
+def identify(connection: Connection, command: Command) -> None:
+    """IDENTIFY: answer, then TLS, then compression, each with an OK of its own."""
+    if connection.state is not State.INIT:
+        raise Refused(INVALID, "cannot IDENTIFY in current state")
+    body = read_body(connection, "IDENTIFY")
+    policy = connection.node.policy
+    try:
+        settled = settle(body, policy, connection.settled)
+    except IdentifyRefused as refused:
+        raise Refused(refused.code, refused.text) from refused
+    connection.settled = settled
+    if not connection.identified:
+        # Only the first one reaches the delivery loop (protocol 2.1.5).
+        connection.identified = True
+        connection.line_done()
+        connection.start_heartbeat()
+    connection.respond(encode_reply(settled, policy))
+    if settled.tls:
+        _start_tls(connection)
+    if settled.snappy or settled.deflate:
+        _start_compression(connection, settled)
+
+
+def _start_tls(connection: Connection) -> None:
+    context = connection.node.tls
+    if context is None:
+        return
+    connection.flush()
+    try:
+        with connection.outbox.exclusive():
+            connection.upgrade_tls(context, _HANDSHAKE_TIMEOUT)
+    except (OSError, ssl.SSLError, EOFError) as error:
+        raise Refused("E_IDENTIFY_FAILED", f"IDENTIFY failed {error}") from error
+    connection.respond(OK)
+    connection.flush()
+
+
+def _start_compression(connection: Connection, settled: Settled) -> None:
+    stream: Stream = SnappyStream() if settled.snappy else DeflateStream(settled.deflate_level)
+    connection.flush()
+    with connection.outbox.exclusive():
+        connection.layers.stream = stream
+    try:
+        for piece in stream.incoming(connection.decoder.take_rest()):
+            connection.decoder.feed(piece)
+    except CompressionError as error:
+        raise EndOfStream from error
+    connection.respond(OK)
+
+
+def auth(connection: Connection, command: Command) -> None:
+    """AUTH, on a server without an auth server (protocol 2.2)."""
+    if connection.state is not State.INIT:
+        raise Refused(INVALID, "cannot AUTH in current state")
+    if command.params:
+        raise Refused(INVALID, "AUTH invalid number of parameters")
+    read_body(connection, "AUTH")
+    text = "AUTH Disabled" if connection.node.options.redesigned else "AUTH disabled"
+    raise Refused("E_AUTH_DISABLED", text)

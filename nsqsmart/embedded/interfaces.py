@@ -1,0 +1,30 @@
+"""What an nsqd offers on its ports, put together for each dialect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nsqsmart.embedded.hosting import OriginalTopics, RedesignedHosting
+from nsqsmart.embedded.http import Router
+from nsqsmart.embedded.node import Node
+from nsqsmart.embedded.nsqd_http_original import original_nsqd_router
+from nsqsmart.embedded.nsqd_http_redesigned import redesigned_nsqd_router
+from nsqsmart.embedded.session import Commands, original_commands, redesigned_commands
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Verbs and paths of one nsqd."""
+
+    commands: Commands
+    router: Router
+
+
+def original_offer(node: Node, topics: OriginalTopics) -> Offer:
+    """An original nsqd."""
+    return Offer(original_commands(topics), original_nsqd_router(node, topics))
+
+
+def redesigned_offer(node: Node, hosting: RedesignedHosting) -> Offer:
+    """A redesigned nsqd."""
+    return Offer(redesigned_commands(hosting), redesigned_nsqd_router(node, hosting))

@@ -1,0 +1,337 @@
+"""The HTTP interface of a redesigned nsqlookupd (protocol 7), with a coordinator or without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from nsqsmart.embedded.arguments import (
+    any_topic,
+    number_argument,
+    topic_and_channel,
+    topic_argument,
+)
+from nsqsmart.embedded.coordinator import Coordinator, CoordinatorRefused
+from nsqsmart.embedded.gotext import GoError, atoi
+from nsqsmart.embedded.http import HttpError, Request, Response, Route, Router
+from nsqsmart.embedded.lookup_answers import KEY_NOT_FOUND, LookupAnswers
+from nsqsmart.embedded.options import VERSIONS
+from nsqsmart.embedded.registrations import Peer, Registrations, distinct
+from nsqsmart.embedded.shard import TopicMeta
+from nsqsmart.names import Dialect
+
+_GET, _POST = ("GET",), ("POST",)
+_CREATE = ("POST", "PUT")
+_NOT_LEADER = "E_FAILED_ON_NOT_LEADER"
+_NOT_LOOKUP_LEADER = "Not nsqlookup leader"
+_MISSING_COORDINATOR = "MISSING_COORDINATOR"
+
+
+class Cluster(Protocol):
+    """What a lookup daemon knows of the cluster it is part of."""
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Topics and leaders."""
+
+    @property
+    def answers(self) -> LookupAnswers:
+        """Lookups, with the tombstones of this daemon."""
+
+    def is_leader(self) -> bool:
+        """Whether this daemon may administer."""
+
+    def listlookup(self) -> dict[str, Any]:
+        """The answer to /listlookup."""
+
+
+def redesigned_router(registrations: Registrations, cluster: Cluster | None) -> Router:
+    """The paths of a redesigned nsqlookupd; without *cluster* it knows registrations only."""
+    reading: _Reading = _Alone(registrations) if cluster is None else _Coordinated(cluster)
+    admin: _Admin = _Admin(cluster)
+    info = {"version": VERSIONS[Dialect.REDESIGNED], "ha_support": cluster is not None}
+    routes = {
+        "/ping": Route(_GET, lambda request: Response(body=b"OK")),
+        "/info": Route(_GET, lambda request: info, negotiated=True),
+        "/debug": Route(_GET, lambda request: {}, negotiated=True),
+        "/lookup": Route(_GET, lambda request: _lookup(reading, request), negotiated=True),
+        "/topics": Route(_GET, reading.topics, negotiated=True),
+        "/channels": Route(_GET, reading.channels, negotiated=True),
+        "/nodes": Route(_GET, reading.nodes, negotiated=True),
+        "/listlookup": Route(_GET, reading.listlookup, negotiated=True),
+        "/topic/create": Route(_CREATE, admin.create_topic),
+        "/topic/delete": Route(_POST, admin.delete_topic),
+        "/topic/tombstone": Route(_POST, reading.tombstone),
+        "/channel/create": Route(_POST, admin.create_channel),
+        "/channel/delete": Route(_POST, admin.delete_channel),
+        "/disable/write": Route(_POST, admin.disable_write),
+    }
+    return Router(routes, escaped=False)
+
+
+class _Reading(Protocol):
+    """What can be asked of a lookup daemon, alone or in a cluster."""
+
+    def lookup(
+        self, topic: str, *, writing: bool, with_meta: bool, partition: int | None
+    ) -> dict[str, Any]: ...
+
+    def topics(self, request: Request) -> Any: ...
+
+    def channels(self, request: Request) -> Any: ...
+
+    def nodes(self, request: Request) -> Any: ...
+
+    def listlookup(self, request: Request) -> Any: ...
+
+    def tombstone(self, request: Request) -> None: ...
+
+
+def _lookup(reading: _Reading, request: Request) -> Any:
+    topic = any_topic(request)
+    access = request.query.get("access", "r")
+    if access not in ("r", "w"):
+        raise HttpError(400, "INVALID_ACCESS_MODE")
+    # Any value asks for it, "false" too.
+    with_meta = bool(request.query.get("metainfo"))
+    partition = _partition(request)
+    return reading.lookup(topic, writing=access == "w", with_meta=with_meta, partition=partition)
+
+
+def _partition(request: Request) -> int | None:
+    text = request.query.get("partition", "*")
+    if text in ("*", "**", ""):
+        return None
+    return int(text) if text.isdigit() else -1
+
+
+def _tombstone_arguments(request: Request) -> tuple[str, str, bool]:
+    topic = any_topic(request)
+    node = request.query.get("node")
+    if node is None:
+        raise HttpError(400, "MISSING_ARG_NODE")
+    return topic, node, request.query.get("restore") == "true"
+
+
+class _Coordinated:
+    """Answers out of the topology."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def lookup(
+        self, topic: str, *, writing: bool, with_meta: bool, partition: int | None
+    ) -> dict[str, Any]:
+        return self._cluster.answers.lookup(
+            topic, writing=writing, with_meta=with_meta, partition=partition
+        )
+
+    def topics(self, request: Request) -> Any:
+        topics = self._cluster.coordinator.topics
+        names = sorted(topics)
+        answer: dict[str, Any] = {"topics": names}
+        if request.query.get("metaInfo") == "true":
+            answer["meta_info"] = [_topic_info(topics[name]) for name in names]
+        return answer
+
+    def channels(self, request: Request) -> Any:
+        topic = any_topic(request)
+        return {"channels": self._cluster.coordinator.channels(topic, _partition(request))}
+
+    def nodes(self, request: Request) -> Any:
+        return {"producers": self._cluster.answers.nodes()}
+
+    def listlookup(self, request: Request) -> Any:
+        return self._cluster.listlookup()
+
+    def tombstone(self, request: Request) -> None:
+        topic, node, restore = _tombstone_arguments(request)
+        change = self._cluster.answers.tombstones
+        (change.discard if restore else change.add)((topic, node))
+
+
+def _topic_info(meta: TopicMeta) -> dict[str, Any]:
+    return {
+        "topic_name": meta.name,
+        "extend_support": meta.extended,
+        "ordered": meta.ordered,
+        "multi_part": meta.multi_part,
+        "disable_channel_auto_create": not meta.channel_auto_create,
+        "registered_channels": None,
+    }
+
+
+class _Alone:
+    """Answers out of what nsqds registered."""
+
+    def __init__(self, registrations: Registrations) -> None:
+        self._registrations = registrations
+
+    def lookup(
+        self, topic: str, *, writing: bool, with_meta: bool, partition: int | None
+    ) -> dict[str, Any]:
+        known = self._registrations
+        partitions: dict[str, Any] = {}
+        holders: list[Peer] = []
+        for peer, number in known.holders(topic):
+            if partition not in (None, number):
+                continue
+            if writing and (peer.is_old or known.is_tombstoned(topic, peer)):
+                continue
+            holders.append(peer)
+            if number >= 0:
+                partitions[str(number)] = _describe(peer)
+        return {
+            "channels": known.channels(topic, partition),
+            "partitions": partitions,
+            "producers": [_describe(peer) for peer in distinct(holders)],
+        }
+
+    def topics(self, request: Request) -> Any:
+        return {"topics": self._registrations.topics()}
+
+    def channels(self, request: Request) -> Any:
+        topic = any_topic(request)
+        return {"channels": self._registrations.channels(topic, _partition(request))}
+
+    def nodes(self, request: Request) -> Any:
+        listed = []
+        for peer in self._registrations.peers():
+            keys = sorted(peer.topics)
+            topics = sorted({key.topic for key in keys})
+            partitions = {
+                topic: [str(key.partition) for key in keys if key.topic == topic]
+                for topic in topics
+            }
+            gone = [self._registrations.is_tombstoned(topic, peer) for topic in topics]
+            shown = _describe(peer)
+            del shown["id"], shown["distributed_id"]
+            listed.append({**shown, "tombstones": gone, "topics": topics, "partitions": partitions})
+        return {"producers": listed}
+
+    def listlookup(self, request: Request) -> Any:
+        return None
+
+    def tombstone(self, request: Request) -> None:
+        topic, node, restore = _tombstone_arguments(request)
+        self._registrations.tombstone(topic, node, restore=restore)
+
+
+def _describe(peer: Peer) -> dict[str, Any]:
+    info = peer.info
+    return {
+        "id": peer.remote_address,
+        "remote_address": peer.remote_address,
+        "hostname": info.get("hostname", ""),
+        "broadcast_address": info["broadcast_address"],
+        "tcp_port": info["tcp_port"],
+        "http_port": info["http_port"],
+        "version": info["version"],
+        "distributed_id": info.get("distributed_id", ""),
+    }
+
+
+class _Admin:
+    """What changes the cluster: on its leading daemon only."""
+
+    def __init__(self, cluster: Cluster | None) -> None:
+        self._cluster = cluster
+
+    def create_topic(self, request: Request) -> None:
+        """/topic/create (protocol 7.5)."""
+        query = request.query
+        topic = topic_argument(request)
+        partitions = number_argument(request, "partition_num", (1, 255), "TOPIC_PARTITION_NUM")
+        replicas = number_argument(request, "replicator", (1, 5), "TOPIC_REPLICATOR")
+        if "suggestload" in query:
+            number_argument(request, "suggestload", (0, 10000), "TOPIC_LOAD_FACTOR")
+        if "syncdisk" in query:
+            number_argument(request, "syncdisk", (-(2**63), 2**63 - 1), "TOPIC_SYNC_DISK")
+        try:
+            atoi(query.get("retention", "0").encode())
+        except GoError as error:
+            raise HttpError(400, str(error)) from error
+        flag = {name: query.get(name) == "true" for name in query}.get
+        meta = TopicMeta(
+            name=topic,
+            partitions=partitions,
+            replicas=replicas,
+            ordered=bool(flag("orderedmulti")),
+            multi_part=bool(flag("multipart")),
+            extended=bool(flag("extend")),
+            channel_auto_create=not flag("disable_channel_auto_create"),
+        )
+        self._do(lambda cluster: cluster.coordinator.create_topic(meta), _NOT_LEADER)
+
+    def delete_topic(self, request: Request) -> None:
+        """/topic/delete: all partitions or none."""
+        topic = any_topic(request)
+        partition = request.query.get("partition")
+        if partition is None:
+            raise HttpError(400, "MISSING_ARG_TOPIC_PARTITION")
+        if partition != "**":
+            raise HttpError(400, "REMOVE_SINGLE_PARTITION_NOT_ALLOWED")
+        self._do(
+            lambda cluster: cluster.coordinator.delete_topic(topic), _NOT_LOOKUP_LEADER, status=500
+        )
+
+    def create_channel(self, request: Request) -> None:
+        """/channel/create: registers a channel where SUB may not make one (cluster 2)."""
+        topic, channel = topic_and_channel(request)
+
+        def create(cluster: Cluster) -> None:
+            if channel in cluster.coordinator.channels(topic):
+                raise CoordinatorRefused(f"channel {channel} already registered")
+            for slot in cluster.coordinator.of(topic):
+                with slot.shard.lock:
+                    slot.shard.partition.create_channel(channel)
+
+        self._do(self._registered_only(topic, create), _NOT_LOOKUP_LEADER)
+
+    def delete_channel(self, request: Request) -> None:
+        """/channel/delete: nothing to do where channels come and go by themselves."""
+        topic, channel = topic_and_channel(request)
+
+        def delete(cluster: Cluster) -> None:
+            if channel not in cluster.coordinator.channels(topic):
+                raise CoordinatorRefused(f"channel {channel} not registered")
+            for slot in cluster.coordinator.of(topic):
+                with slot.shard.lock:
+                    gone = slot.shard.partition.delete_channel(channel)
+                for consumer in gone:
+                    consumer.sink.end()
+
+        meta = self._cluster.coordinator.topics.get(topic) if self._cluster else None
+        if meta is None or not meta.channel_auto_create:
+            self._do(self._registered_only(topic, delete), _NOT_LOOKUP_LEADER)
+
+    def disable_write(self, request: Request) -> None:
+        """/disable/write: lookups for writing name nobody; the nsqds go on."""
+        kind = request.query.get("type", "")
+        if self._cluster is None:
+            raise HttpError(500, _MISSING_COORDINATOR)
+        self._cluster.coordinator.writes_disabled = kind if kind in ("all", "ordered") else ""
+
+    @staticmethod
+    def _registered_only(
+        topic: str, action: Callable[[Cluster], None]
+    ) -> Callable[[Cluster], None]:
+        def run(cluster: Cluster) -> None:
+            meta = cluster.coordinator.topics.get(topic)
+            if meta is None:
+                raise CoordinatorRefused(KEY_NOT_FOUND)
+            if meta.channel_auto_create:
+                raise CoordinatorRefused(f"channel auto create NOT disabled in topic {topic}")
+            action(cluster)
+
+        return run
+
+    def _do(self, action: Callable[[Cluster], None], not_leader: str, *, status: int = 400) -> None:
+        if self._cluster is None:
+            raise HttpError(500, _MISSING_COORDINATOR)
+        if not self._cluster.is_leader():
+            raise HttpError(status, not_leader)
+        try:
+            action(self._cluster)
+        except CoordinatorRefused as refused:
+            raise HttpError(status, str(refused)) from refused

@@ -1,0 +1,235 @@
+"""/stats of both dialects (protocol 8, cluster 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nsqsmart.embedded.broker.channel import Channel
+from nsqsmart.embedded.broker.consumer import Consumer
+from nsqsmart.embedded.broker.redesigned_channel import RedesignedChannel
+from nsqsmart.embedded.connection import Connection
+from nsqsmart.embedded.hosting import OriginalTopics, RedesignedHosting, RedesignedShard
+from nsqsmart.embedded.node import Node
+
+_NO_LATENCY = {"count": 0, "percentiles": None}
+_NANOSECONDS = 1_000_000_000
+
+
+def _connections(node: Node) -> dict[int, Connection]:
+    served = (getattr(each, "connection", None) for each in node.connections())
+    return {each.number: each for each in served if isinstance(each, Connection)}
+
+
+def _client(node: Node, connection: Connection, consumer: Consumer | None) -> dict[str, Any]:
+    """One client; a producer has no consumer."""
+    settled = connection.settled
+    holding = 0 if consumer is None else consumer.holding
+    client: dict[str, Any] = {
+        "client_id": settled.client_id,
+        "hostname": settled.hostname,
+        "version": "V2",
+        "remote_address": f"{connection.peer[0]}:{connection.peer[1]}",
+        "state": int(connection.state),
+        "ready_count": 0 if consumer is None else consumer.rdy,
+        "in_flight_count": holding,
+        "message_count": 0 if consumer is None else consumer.delivered,
+        "finish_count": 0 if consumer is None else consumer.finished,
+        "requeue_count": 0 if consumer is None else consumer.requeued,
+        "connect_ts": connection.connected_at,
+        "sample_rate": settled.sample_rate,
+        "deflate": settled.deflate,
+        "snappy": settled.snappy,
+        "user_agent": settled.user_agent,
+        "tls": connection.layers.tls is not None,
+        "tls_cipher_suite": "",
+        "tls_version": "",
+        "tls_negotiated_protocol": "",
+        "tls_negotiated_protocol_is_mutual": False,
+    }
+    if node.options.redesigned:
+        client |= {
+            "name": settled.client_id,
+            "desired_tag": settled.desired_tag,
+            "msg_timeout": settled.msg_timeout * 1_000_000,
+            "output_buffer_size": settled.output_buffer_size,
+            "output_buffer_timeout": settled.output_buffer_timeout,
+            "timeout_count": 0 if consumer is None else consumer.timed_out,
+        }
+    return client
+
+
+def _clients(node: Node, channel: Channel, known: dict[int, Connection]) -> list[dict[str, Any]]:
+    return [
+        _client(node, known[consumer.id], consumer)
+        for consumer in list(channel.consumers)
+        if consumer.id in known
+    ]
+
+
+def original_stats(node: Node, topics: OriginalTopics, query: Mapping[str, str]) -> dict[str, Any]:
+    """The document of an original nsqd."""
+    known = _connections(node)
+    with_clients = query.get("include_clients", "true") != "false"
+    wanted_topic, wanted_channel = query.get("topic"), query.get("channel")
+    listed = []
+    for shard in sorted(topics.local(), key=lambda each: each.meta.name):
+        if wanted_topic not in (None, "", shard.meta.name):
+            continue
+        partition = shard.partition
+        channels = []
+        for name, channel in sorted(partition.channels.items()):
+            if wanted_channel not in (None, "", name):
+                continue
+            clients = _clients(node, channel, known) if with_clients else None
+            channels.append(_original_channel(channel, clients))
+        listed.append(
+            {
+                "topic_name": shard.meta.name,
+                "channels": channels,
+                "depth": partition.depth(),
+                "backend_depth": 0,
+                "message_count": partition.log.end,
+                "message_bytes": partition.log.next_offset,
+                "paused": partition.paused,
+                "e2e_processing_latency": _NO_LATENCY,
+            }
+        )
+    publishers = [_client(node, each, None) for each in known.values() if each.published]
+    document: dict[str, Any] = {
+        "version": node.options.version,
+        "health": "OK",
+        "start_time": node.started,
+        "topics": listed,
+    }
+    if query.get("include_mem", "true") != "false":
+        document["memory"] = {}
+    return document | {"producers": publishers if with_clients else None}
+
+
+def _original_channel(channel: Channel, clients: list[dict[str, Any]] | None) -> dict[str, Any]:
+    return {
+        "channel_name": channel.name,
+        "depth": channel.depth(),
+        "backend_depth": 0,
+        "in_flight_count": channel.in_flight_count,
+        "deferred_count": len(channel.deferred),
+        "message_count": channel.log.visible - channel.began_at,
+        "requeue_count": channel.requeue_count,
+        "timeout_count": channel.timeout_count,
+        "client_count": len(channel.consumers),
+        "clients": clients,
+        "paused": channel.paused,
+        "e2e_processing_latency": _NO_LATENCY,
+    }
+
+
+def original_text(document: dict[str, Any]) -> str:
+    """The same for people."""
+    lines = [f"nsqd v{document['version']}", f"Health: {document['health']}", "", "Topics:"]
+    for topic in document["topics"]:
+        name, depth, count = topic["topic_name"], topic["depth"], topic["message_count"]
+        lines.append(f"   [{name}] depth: {depth} msgs: {count}")
+        for channel in topic["channels"]:
+            lines.append(
+                f"      [{channel['channel_name']}] depth: {channel['depth']} "
+                f"inflt: {channel['in_flight_count']} def: {channel['deferred_count']} "
+                f"re-q: {channel['requeue_count']} timeout: {channel['timeout_count']} "
+                f"msgs: {channel['message_count']}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def redesigned_stats(
+    node: Node, hosting: RedesignedHosting, query: Mapping[str, str]
+) -> dict[str, Any]:
+    """The document of a redesigned nsqd: one entry per local partition, led here or not."""
+    known = _connections(node)
+    with_clients = query.get("needClients") == "true"
+    leaders_only = query.get("leaderOnly") == "true"
+    topics = []
+    for shard in hosting.local():
+        leads = shard.leader is node
+        wanted = query.get("topic") in (None, "", shard.meta.name)
+        wanted = wanted and query.get("partition", "") in ("", str(shard.number))
+        if wanted and (leads or not leaders_only):
+            channels = _redesigned_channels(node, shard, query, known if with_clients else None)
+            topics.append(_redesigned_topic(shard, channels, leads=leads))
+    return {
+        "version": node.options.version,
+        "health": "OK",
+        "start_time": node.started,
+        "topics": topics,
+    }
+
+
+def _redesigned_topic(
+    shard: RedesignedShard, channels: list[dict[str, Any]], *, leads: bool
+) -> dict[str, Any]:
+    meta, log = shard.meta, shard.partition.log
+    return {
+        "topic_name": meta.name,
+        "topic_full_name": f"{meta.name}-{shard.number}",
+        "topic_partition": str(shard.number),
+        "channels": channels,
+        # Bytes here, messages in the channels (protocol 8).
+        "depth": log.next_offset,
+        "backend_depth": log.next_offset,
+        "backend_start": log.start_offset,
+        "message_count": log.end,
+        "is_leader": leads,
+        "is_multi_ordered": meta.ordered,
+        "is_multi_part": meta.multi_part,
+        "is_ext": meta.extended,
+        "is_channel_auto_create_disabled": not meta.channel_auto_create,
+        "hourly_pubsize": 0,
+        "pub_failed_cnt": 0,
+        "client_pub_stats": None,
+        "e2e_processing_latency": _NO_LATENCY,
+    }
+
+
+def _redesigned_channels(
+    node: Node,
+    shard: RedesignedShard,
+    query: Mapping[str, str],
+    known: dict[int, Connection] | None,
+) -> list[dict[str, Any]]:
+    wanted = query.get("channel")
+    found = []
+    with shard.lock:
+        for name, channel in sorted(shard.partition.channels.items()):
+            if wanted not in (None, "", name):
+                continue
+            assert isinstance(channel, RedesignedChannel)  # noqa: S101 - told to the type checker
+            clients = None if known is None else _clients(node, channel, known)
+            found.append(_redesigned_channel(channel, clients))
+    return found
+
+
+def _redesigned_channel(
+    channel: RedesignedChannel, clients: list[dict[str, Any]] | None
+) -> dict[str, Any]:
+    log, position = channel.log, channel.confirmed.position
+    oldest = log.read(max(position, log.base), position + 1)
+    return {
+        "channel_name": channel.name,
+        "depth": channel.depth(),
+        "depth_size": log.next_offset - oldest[0].offset if oldest else 0,
+        "depth_ts_nano": oldest[0].timestamp if oldest else 0,
+        "backlogs": max(0, log.end - channel.cursor),
+        "backend_depth": channel.depth(),
+        "in_flight_count": channel.in_flight_count,
+        "deferred_count": len(channel.deferred),
+        "message_count": log.end - channel.began_at,
+        "requeue_count": channel.requeue_count,
+        "timeout_count": channel.timeout_count,
+        "client_num": len(channel.consumers),
+        "clients": clients,
+        "paused": channel.paused,
+        "skipped": channel.skipped,
+        "delayed_queue_count": 0,
+        "delayed_queue_recent": "",
+        "is_ordered": channel.ordered,
+        "e2e_processing_latency": _NO_LATENCY,
+    }

@@ -1,0 +1,43 @@
+"""Why a command was not carried out, as the client is told."""
+
+from __future__ import annotations
+
+from nsqsmart.wire.answers import NOT_LEADER, NOT_WRITABLE, TOPIC_NOT_EXIST
+
+INVALID = "E_INVALID"
+BAD_BODY = "E_BAD_BODY"
+BAD_MESSAGE = "E_BAD_MESSAGE"
+BAD_TOPIC = "E_BAD_TOPIC"
+
+
+class Refused(Exception):
+    """An error frame: *code*, *text*; after a fatal one the server closes (protocol 1.6)."""
+
+    def __init__(self, code: str, text: str = "", *, fatal: bool = True) -> None:
+        super().__init__(f"{code} {text}")
+        self.code = code
+        self.text = text
+        self.fatal = fatal
+
+    def encode(self) -> bytes:
+        """The data of the frame; the space stays when there is no text (protocol 1.5)."""
+        return f"{self.code} {self.text}".encode("utf-8", "surrogateescape")
+
+
+class EndOfStream(Exception):
+    """The client is gone, or must go without another frame."""
+
+
+def not_leader(*, fatal: bool = False) -> Refused:
+    """This node does not lead the partition."""
+    return Refused(NOT_LEADER, fatal=fatal)
+
+
+def not_writable(*, fatal: bool = False) -> Refused:
+    """The partition takes no writes, or no confirmations, now."""
+    return Refused(NOT_WRITABLE, fatal=fatal)
+
+
+def topic_not_exist() -> Refused:
+    """This node does not host the partition."""
+    return Refused(TOPIC_NOT_EXIST)
