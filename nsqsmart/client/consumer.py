@@ -97,7 +97,7 @@ class Consumer:
             self.start()
             token = tokens.get()
             # On a thread of its own, so that this one can hear a second signal.
-            spawn("closer", self._close_in_background)
+            spawn("closer", lambda: self._close(None))
             while not self._ended.is_set():
                 if tokens.get() is _SIGNAL:
                     raise KeyboardInterrupt
@@ -114,9 +114,16 @@ class Consumer:
         """Drain within *timeout* seconds (default ``close_timeout``) and end every thread.
 
         Running handlers may finish; messages that no handler has seen go back at once. May be
-        called twice, from any thread and from a handler, which is not waited for.
+        called twice and from any thread; from a handler it returns at once, and the drain goes on
+        behind it, so that the handler's own message is answered.
         """
         self._check_process()
+        if self._engine is not None and self._engine.crew.is_handling():
+            spawn("closer", lambda: self._close(timeout))
+            return report(self._engine)
+        return self._close(timeout)
+
+    def _close(self, timeout: float | None) -> CloseReport:
         limit = self._config.close_timeout if timeout is None else timeout
         with self._lock:
             first, self._closing = not self._closing, True
@@ -155,9 +162,6 @@ class Consumer:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a Consumer cannot be pickled: make it inside the function that uses it")
-
-    def _close_in_background(self) -> None:
-        self.close()
 
     def _check_process(self) -> None:
         if os.getpid() != self._process and self._engine is not None:

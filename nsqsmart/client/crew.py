@@ -35,14 +35,13 @@ class Boss(Protocol):
 
 
 class Tally:
-    """Counts of one worker; only that worker writes them."""
+    """Counts of one thread that runs the handler; only that thread writes them."""
 
-    __slots__ = ("current", "expired", "failed", "finished", "requeued", "since")
+    __slots__ = ("current", "expired", "failed", "finished", "requeued")
 
     def __init__(self) -> None:
         self.finished = self.requeued = self.failed = self.expired = 0
         self.current: Message | None = None
-        self.since = 0.0
 
 
 class Crew:
@@ -56,14 +55,22 @@ class Crew:
         self._warned = False
         self.inbox: SimpleQueue[Message | None] = SimpleQueue()
         self.dirty: deque[Outbox] = deque()
-        self.tallies: list[Tally] = []
-        self._inline = Tally()
+        self._tallies: dict[int, Tally] = {}
+
+    @property
+    def tallies(self) -> list[Tally]:
+        """The counts of every thread that has run the handler."""
+        return list(self._tallies.values())
+
+    def is_handling(self) -> bool:
+        """Whether the calling thread is inside the handler."""
+        tally = self._tallies.get(threading.get_ident())
+        return tally is not None and tally.current is not None
 
     def start(self) -> None:
         """Start the threads."""
-        self.tallies = [Tally() for _ in range(self._workers)] or [self._inline]
-        for number, tally in enumerate(self.tallies if self._workers else ()):
-            self._threads.append(spawn(f"worker-{number}", lambda t=tally: self._work(t)))  # type: ignore[misc]
+        for number in range(self._workers):
+            self._threads.append(spawn(f"worker-{number}", self._work))
 
     def deliver(self, messages: list[Message]) -> None:
         """From a reader: to the inbox, or straight to the handler."""
@@ -72,8 +79,9 @@ class Crew:
             for message in messages:
                 put(message)
             return
+        tally = self._tally()
         for message in messages:
-            self._handle(message, self._inline)
+            self._handle(message, tally)
         self._flush()
 
     def dismiss(self) -> None:
@@ -88,7 +96,12 @@ class Crew:
                 thread.join(max(0.0, deadline - monotonic()))
         return [tally.current for tally in self.tallies if tally.current is not None]
 
-    def _work(self, tally: Tally) -> None:
+    def _tally(self) -> Tally:
+        """The counts of the calling thread."""
+        return self._tallies.setdefault(threading.get_ident(), Tally())
+
+    def _work(self) -> None:
+        tally = self._tally()
         inbox, handle, flush = self.inbox, self._handle, self._flush
         get, is_empty = inbox.get, inbox.empty
         while (message := get()) is not None:

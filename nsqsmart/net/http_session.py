@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, PoolManager
+from urllib3 import HTTPConnectionPool, HTTPResponse, PoolManager
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
@@ -103,6 +103,13 @@ class _Connection(HTTPConnection):
                 sock.close()
                 failure = error
         raise failure or OSError("the name has no address")
+
+
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # of the base class's base
+        if self.sock is None:
+            # urllib3 passes over a reset while it sends, to read an answer that may be there.
+            raise ConnectionResetError("the connection was reset")
+        return super().getresponse()
 
 
 class _Adapter(HTTPAdapter):

@@ -12,14 +12,14 @@ Thread = threading.Thread
 """For annotations elsewhere; nobody else makes one."""
 
 
-def spawn(name: str, target: Callable[[], None]) -> Thread:
+def spawn(name: str, target: Callable[[], object]) -> Thread:
     """Start a daemon thread ``nsqsmart-<name>``; an exception that ends it is logged."""
     thread = Thread(target=_run, args=(target,), name=f"nsqsmart-{name}", daemon=True)
     thread.start()
     return thread
 
 
-def _run(target: Callable[[], None]) -> None:
+def _run(target: Callable[[], object]) -> None:
     try:
         target()
     except Exception:
