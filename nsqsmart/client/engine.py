@@ -102,7 +102,9 @@ class Engine:
         ordered = self._assumed.is_ordered(topology, self.config) and target.partition is not None
         extended = self._assumed.is_extended(topology)
         if extended not in self._greetings:
-            self._greetings[extended] = make_greeting(self.config, extend_support=extended)
+            self._greetings[extended] = make_greeting(
+                self.config, extend_support=extended, desired_tag=self.config.desired_tag
+            )
         self._set_flow(ordered)
         wish = Wish(
             self.topic, self.channel, target, ordered, self._greetings[extended], self.config

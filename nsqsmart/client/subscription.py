@@ -5,6 +5,7 @@ A partition's thread dials for itself, so that one slow node delays no other par
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Protocol
 from nsqsmart.client.lanes import Lane
 from nsqsmart.client.message import Message
 from nsqsmart.config import ConsumerConfig
-from nsqsmart.errors import NsqError, ServerError
+from nsqsmart.errors import ConnectError, NsqError, ServerError
 from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.outbox import Outbox
@@ -213,6 +214,12 @@ class Subscription:
         deadline = monotonic() + config.dial_timeout + config.handshake_timeout
         connection = open_connection(self.target.address, wish.greeting, deadline)
         self.connection = connection
+        if connection.expires_at < math.inf:
+            raise ConnectError(
+                f"{self.target.address} breaks TLS connections after 5 s, so nothing can be "
+                "consumed through it; tls_lifetime=0 says that yours is mended",
+                permanent=True,
+            )
         self.msg_timeout = connection.grant.msg_timeout
         connection.exchange(wish.command(), monotonic() + config.dial_timeout)
         connection.transport.socket.block(config.write_timeout)

@@ -63,16 +63,6 @@ class ConsumerConfig(ClientConfig):
     max_in_flight: int = integer(
         200, "Most messages that are delivered and not yet answered.", minimum=1, maximum=1000000
     )
-    rdy_mode: str = choice(
-        ("adaptive", "level"),
-        "adaptive asks for what the handler keeps up with, level for the whole share.",
-    )
-    low_rdy_idle_timeout: float = seconds(
-        10.0,
-        "With more connections than max_in_flight: an idle one gives its turn up after so long.",
-        minimum=1,
-        maximum=300,
-    )
     rdy_redistribute_interval: float = seconds(
         5.0, "How often such turns are looked at.", minimum=0.001, maximum=5
     )
@@ -102,12 +92,6 @@ class ConsumerConfig(ClientConfig):
     max_backoff_duration: float = seconds(
         120.0, "Longest pause after failures; 0 switches backoff off.", minimum=0, maximum=3600
     )
-    touch_every: float | None = seconds(
-        None,
-        "While a handler runs, ask nsqd for more time so often. None: never.",
-        minimum=0.1,
-        maximum=900,
-    )
     close_timeout: float = seconds(
         30.0, "Longest time for close() to drain.", minimum=0, maximum=3600
     )
@@ -121,7 +105,3 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError("force_ordered needs ordered=True")
         if self.desired_tag and len(self.desired_tag.encode()) > MAX_TAG:
             raise ConfigError(f"desired_tag has more than {MAX_TAG} bytes")
-        if self.msg_timeout and self.touch_every and self.touch_every >= self.msg_timeout:
-            raise ConfigError(
-                f"touch_every {self.touch_every} comes too late for msg_timeout {self.msg_timeout}"
-            )

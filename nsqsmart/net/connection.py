@@ -7,10 +7,12 @@ leaves it *spoiled*, and the pool retires it: a late answer must never be taken 
 
 from __future__ import annotations
 
+import math
 from time import monotonic
 
+from nsqsmart.config import ClientConfig
 from nsqsmart.errors import ProtocolError, TransportError
-from nsqsmart.names import Address
+from nsqsmart.names import Address, Dialect
 from nsqsmart.net.handshake import Greeting, shake_hands
 from nsqsmart.net.sockets import Socket, dial
 from nsqsmart.net.transport import Transport
@@ -18,6 +20,8 @@ from nsqsmart.wire import commands
 from nsqsmart.wire.answers import decode_error
 from nsqsmart.wire.frames import ERROR, HEARTBEAT, OK, OK_FRAME, RESPONSE, Frame, FrameDecoder
 from nsqsmart.wire.identify import Grant
+
+_REDESIGNED_TLS_LIFETIME = 4.0
 
 
 def open_connection(address: Address, greeting: Greeting, deadline: float) -> Connection:
@@ -30,13 +34,35 @@ def open_connection(address: Address, greeting: Greeting, deadline: float) -> Co
     except BaseException:
         socket.drop()
         raise
-    return Connection(address, transport, grant, config.max_frame_size)
+    connection = Connection(address, transport, grant, config.max_frame_size)
+    if grant.tls and (lifetime := tls_lifetime(config, grant)):
+        connection.expires_at = monotonic() + lifetime
+    return connection
+
+
+def tls_lifetime(config: ClientConfig, grant: Grant) -> float:
+    """Seconds a TLS connection may be used; 0 is for ever.
+
+    A redesigned nsqd breaks every TLS connection 5 s after its handshake (cluster 12).
+    """
+    if config.tls_lifetime is not None:
+        return config.tls_lifetime
+    return _REDESIGNED_TLS_LIFETIME if grant.dialect is Dialect.REDESIGNED else 0.0
 
 
 class Connection:
     """A connection after its handshake; not thread-safe, it has one user at a time."""
 
-    __slots__ = ("_frames", "_plain", "_socket", "address", "grant", "spoiled", "transport")
+    __slots__ = (
+        "_frames",
+        "_plain",
+        "_socket",
+        "address",
+        "expires_at",
+        "grant",
+        "spoiled",
+        "transport",
+    )
 
     def __init__(
         self, address: Address, transport: Transport, grant: Grant, max_frame_size: int
@@ -45,6 +71,7 @@ class Connection:
         self.transport = transport
         self.grant = grant
         self.spoiled = False
+        self.expires_at = math.inf
         self._socket: Socket = transport.socket
         self._plain = not transport.layers
         self._frames = FrameDecoder(max_frame_size)
@@ -116,7 +143,7 @@ class Connection:
 
     def is_usable(self) -> bool:
         """Whether an exchange may begin: alive, and nothing waiting but heartbeats."""
-        if self.spoiled:
+        if self.spoiled or (self.expires_at < math.inf and monotonic() >= self.expires_at):
             return False
         data = self._socket.recv_now()
         if data is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket as _socket
 import ssl
 from collections.abc import Iterable
@@ -40,12 +39,14 @@ class Greeting:
     context: ssl.SSLContext | None
 
 
-def make_greeting(config: ClientConfig, *, extend_support: bool = False) -> Greeting:
+def make_greeting(
+    config: ClientConfig, *, extend_support: bool = False, desired_tag: str | None = None
+) -> Greeting:
     """What to say with these options; reads the TLS files, once."""
     wants_tls = config.tls_v1
     hostname = config.hostname or _socket.gethostname()
     offer = Offer(
-        client_id=config.client_id or f"{hostname.partition('.')[0]}:{os.getpid()}",
+        client_id=config.client_id or hostname.partition(".")[0],
         hostname=hostname,
         user_agent=config.user_agent or f"nsqsmart/{__version__}",
         heartbeat_interval=config.heartbeat_interval,
@@ -58,6 +59,7 @@ def make_greeting(config: ClientConfig, *, extend_support: bool = False) -> Gree
         deflate=config.deflate,
         deflate_level=config.deflate_level,
         extend_support=extend_support,
+        desired_tag=desired_tag or "",
     )
     return Greeting(config, offer, make_context(config) if wants_tls else None)
 

@@ -17,6 +17,7 @@ from nsqsmart.errors import ConfigError, ConnectError, ProtocolError
 from nsqsmart.net.sockets import Socket
 
 _PIECE = 64 * 1024
+_VERSIONS = {"tls1.2": ssl.TLSVersion.TLSv1_2, "tls1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def make_context(config: ClientConfig) -> ssl.SSLContext:
@@ -30,7 +31,7 @@ def make_context(config: ClientConfig) -> ssl.SSLContext:
             context.load_cert_chain(config.tls_cert, config.tls_key)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"TLS files cannot be used: {error}") from error
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = _VERSIONS[config.tls_min_version]
     if config.tls_insecure_skip_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -96,11 +96,7 @@ def merge(
     redesigned = any(a.redesigned for a in found or answers)
     redesigned = redesigned or bool(previous and previous.redesigned)
     skipped = sum(answer.skipped for answer in answers)
-    meta = max(
-        (answer.meta for answer in found), key=lambda meta: meta.partition_num, default=TopicMeta()
-    )
-    if previous and not meta.partition_num:
-        meta = previous.meta
+    meta = _meta(found, previous)
     leaders = _kept(previous, refused, meta.partition_num) | _named(found, refused)
     if not found and not (leaders and any(map(_is_empty, answers))):
         return Topology(
@@ -111,19 +107,11 @@ def merge(
             taken_at=now,
             skipped=skipped,
         )
-    led_at = {node.address for answer in found for node in answer.leaders.values()}
-    # A redesigned answer names its leaders a second time as producers; what remains is old nsqds.
-    nodes = {
-        node.address: node
-        for answer in found
-        for node in answer.producers
-        if node.address not in led_at and not _is_redesigned(node)
-    }
     return Topology(
         topic,
         TopicState.FOUND,
         leaders,
-        tuple(nodes.values()),
+        _nodes(found),
         meta,
         redesigned,
         generation,
@@ -141,6 +129,25 @@ def direct(topic: str, addresses: Sequence[Address]) -> Topology:
 def _state(answers: Sequence[LookupAnswer]) -> TopicState:
     states = {answer.state for answer in answers}
     return TopicState.NO_CHANNEL if TopicState.NO_CHANNEL in states else TopicState.UNKNOWN
+
+
+def _meta(found: Sequence[LookupAnswer], previous: Topology | None) -> TopicMeta:
+    told = [answer.meta for answer in found if answer.meta.partition_num]
+    if told:
+        return max(told, key=lambda meta: meta.partition_num)
+    return previous.meta if previous else TopicMeta()
+
+
+def _nodes(found: Sequence[LookupAnswer]) -> tuple[Node, ...]:
+    """The original nsqds: a redesigned answer names its leaders a second time as producers."""
+    led_at = {node.address for answer in found for node in answer.leaders.values()}
+    nodes = {
+        node.address: node
+        for answer in found
+        for node in answer.producers
+        if node.address not in led_at and not _is_redesigned(node)
+    }
+    return tuple(nodes.values())
 
 
 def _is_redesigned(node: Node) -> bool:

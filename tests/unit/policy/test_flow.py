@@ -338,6 +338,16 @@ def test_the_probe_moves_on_where_nothing_comes() -> None:
     assert not control.needs_rotation()
 
 
+def test_the_probe_that_it_moved_to_counts() -> None:
+    for ok, state in ((True, FLOWING), (False, BACKING_OFF)):
+        control = flow("ab")
+        fail(control, 0.0)
+        now = probe(control)
+        control.rotate()
+        assert control.on_result("b", ok=ok, delivered_at=now, now=now)
+        assert control.state is state
+
+
 def test_a_single_probe_does_not_move() -> None:
     control = flow("a")
     fail(control, 0.0)

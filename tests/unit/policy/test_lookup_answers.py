@@ -86,6 +86,8 @@ def test_a_node_in_full() -> None:
 def test_the_error_says_what_came_and_not_too_much_of_it() -> None:
     with pytest.raises(DiscoveryError, match=r"answered 503 'x{100}'$"):
         parse_lookup(503, dump({"message": "x" * 5000}))
+    with pytest.raises(DiscoveryError, match=r"answered 500 ''$"):
+        parse_lookup(500, dump({"message": ["x"]}))
     with pytest.raises(DiscoveryError, match=r"answered 500 '\{x+'$") as caught:
         parse_lookup(500, b"{" + b"x" * 5000)
     assert len(str(caught.value)) < 200
