@@ -10,14 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from nsqsmart.client.message import Message, Source
+from nsqsmart.config import ConsumerConfig
 from nsqsmart.policy.ordering import Order, OrderCheck
-
-if TYPE_CHECKING:
-    from nsqsmart.client.message import Message
-    from nsqsmart.client.subscription import Owner, Subscription
 
 log = logging.getLogger("nsqsmart")
 
@@ -25,10 +24,40 @@ _LOUD_AT = (10, 20, 50)
 _MAX_DOUBLINGS = 30
 
 
+class Line(Source, Protocol):
+    """The subscription a lane belongs to."""
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """The consumer's options."""
+
+    def acknowledge(self, message: Message) -> None:
+        """FIN, whether or not it is late."""
+
+    def send_touch(self, message: Message) -> None:
+        """TOUCH, now."""
+
+    def hang_up(self) -> None:
+        """End it."""
+
+
+class Host(Protocol):
+    """The consumer, as far as a lane needs it."""
+
+    def deliver(self, messages: list[Message]) -> None:
+        """Messages for the workers."""
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        """Have *call* made at *when*."""
+
+    def on_out_of_order(self, message: Message, before: tuple[int, int]) -> bool:
+        """A message came out of order; False ends the subscription."""
+
+
 class Lane:
     """The messages of one ordered subscription on their way to the workers, one by one."""
 
-    def __init__(self, subscription: Subscription, owner: Owner) -> None:
+    def __init__(self, subscription: Line, owner: Host) -> None:
         self._subscription = subscription
         self._owner = owner
         self._lock = threading.Lock()  # guards the two below
@@ -60,19 +89,24 @@ class Lane:
         if finished and message.internal_id == self._failing:
             self._failing, self._failures = -1, 0
         following: Message | None = None
+        copies: list[Message] = []
         with self._lock:
             if self._in_hand is not message:
                 return
-            while self._waiting:
+            # A copy that came while the first was in hand: the same delivery, done already.
+            while finished and self._waiting and self._is_copy(message):
+                copies.append(self._waiting.popleft())
+            if self._waiting:
                 following = self._waiting.popleft()
-                if not finished or following.internal_id != message.internal_id:
-                    break
-                # A copy that came while the first was in hand: the same delivery, done already.
-                self._acknowledge(following)
-                following = None
             self._in_hand = following
+        for copy in copies:
+            copy.answered = True
+            self._subscription.acknowledge(copy)
         if following is not None:
             self._owner.deliver([following])
+
+    def _is_copy(self, message: Message) -> bool:
+        return self._waiting[0].internal_id == message.internal_id
 
     def hold(self, message: Message, delay: float | None, *, counts: bool) -> None:
         """Keep a failed head for a while under TOUCH, then give it back with REQ 0.
@@ -91,7 +125,7 @@ class Lane:
                 message.attempts,
             )
         if delay is None:
-            config = self._subscription.wish.config
+            config = self._subscription.config
             doublings = min(max(0, self._failures - 1), _MAX_DOUBLINGS)
             delay = min(config.backoff_multiplier * 2.0**doublings, config.max_backoff_duration)
         self._held = message
@@ -116,8 +150,3 @@ class Lane:
             message.received_at = now
             touch_at = now + self._subscription.msg_timeout / 2
         self._owner.at(min(until, touch_at), lambda: self._wait(message, until))
-
-    def _acknowledge(self, copy: Message) -> None:
-        copy.answered = True
-        if self._subscription.outbox:
-            self._subscription.outbox.ack(copy.id)

@@ -4,14 +4,49 @@ from __future__ import annotations
 
 import json
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from nsqsmart.errors import AlreadyResponded
+from nsqsmart.policy.topology import Target
 from nsqsmart.wire import messages as layout
 
-if TYPE_CHECKING:
-    from nsqsmart.client.lanes import Lane
-    from nsqsmart.client.subscription import Subscription
+
+class Queue(Protocol):
+    """Where an ordered partition's messages wait for the one before them."""
+
+    def done(self, message: Message, *, finished: bool) -> None:
+        """The handler of *message* has ended."""
+
+
+class Source(Protocol):
+    """The subscription a message came from, as far as the message needs it."""
+
+    topic: str
+    channel: str
+    target: Target
+    heard_at: float
+    msg_timeout: float
+
+    @property
+    def lane(self) -> Queue | None:
+        """None unless the subscription is ordered."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it can be answered on."""
+
+    def finish(self, message: Message) -> bool:
+        """FIN, unless it is too late."""
+
+    def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
+        """REQ, unless it is too late."""
+
+    def touch(self, message: Message) -> bool:
+        """TOUCH, unless it is too late."""
+
+    def send_requeue(self, message: Message, delay: float) -> None:
+        """REQ, now."""
+
 
 _TAG = "##client_dispatch_tag"
 
@@ -59,7 +94,7 @@ class Message:
 
     def __init__(
         self,
-        subscription: Subscription,
+        subscription: Source,
         timestamp: int,
         attempts: int,
         message_id: bytes,
@@ -78,7 +113,7 @@ class Message:
         self._ext: bytes | None = None
 
     @classmethod
-    def from_raw(cls, subscription: Subscription, raw: layout.RawMessage) -> Message:
+    def from_raw(cls, subscription: Source, raw: layout.RawMessage) -> Message:
         """A message of any layout but the plain one."""
         message = cls(subscription, raw.timestamp, raw.attempts, raw.id, raw.body)
         message.offset, message.size = raw.offset, raw.size
@@ -168,7 +203,7 @@ class Message:
         return True
 
     @property
-    def lane(self) -> Lane | None:
+    def lane(self) -> Queue | None:
         """Where an ordered partition's messages queue."""
         return self.subscription.lane
 

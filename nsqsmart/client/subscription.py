@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Protocol
 
-from nsqsmart.client.lanes import Lane
+from nsqsmart.client.lanes import Host, Lane
 from nsqsmart.client.message import Message
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, NsqError, ServerError
@@ -30,7 +29,7 @@ from nsqsmart.wire.messages import MessageLayout
 _SILENT_INTERVALS = 2.5
 
 
-class Owner(Protocol):
+class Owner(Host, Protocol):
     """What a subscription tells its consumer."""
 
     def on_subscribed(self, subscription: Subscription) -> None:
@@ -39,20 +38,11 @@ class Owner(Protocol):
     def on_ended(self, subscription: Subscription, reason: NsqError) -> None:
         """It never began, or it ended; called once."""
 
-    def deliver(self, messages: list[Message]) -> None:
-        """Messages for the workers."""
-
     def on_refusal(self, error: ServerError) -> None:
         """An answer came too late for the server."""
 
     def on_dirty(self, outbox: Outbox) -> None:
         """Acknowledgements wait."""
-
-    def at(self, when: float, call: Callable[[], None]) -> None:
-        """Have *call* made at *when*."""
-
-    def on_out_of_order(self, message: Message, before: tuple[int, int]) -> bool:
-        """A message came out of order; False ends the subscription."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +108,11 @@ class Subscription:
             self.outbox.break_off()
 
     @property
+    def config(self) -> ConsumerConfig:
+        """The consumer's options."""
+        return self.wish.config
+
+    @property
     def live(self) -> bool:
         """Whether it is subscribed and can be answered on."""
         return self.outbox is not None and not self.outbox.broken
@@ -160,6 +155,11 @@ class Subscription:
             delay = config.default_requeue_delay * message.attempts
         self.send_requeue(message, min(max(0.0, delay), config.max_requeue_delay))
         return True
+
+    def acknowledge(self, message: Message) -> None:
+        """FIN, whether or not it is late."""
+        if self.outbox:
+            self.outbox.ack(message.id)
 
     def send_requeue(self, message: Message, delay: float) -> None:
         """REQ after *delay* seconds, now."""

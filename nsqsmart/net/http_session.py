@@ -104,7 +104,6 @@ class _Connection(HTTPConnection):
                 failure = error
         raise failure or OSError("the name has no address")
 
-
     def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # of the base class's base
         if self.sock is None:
             # urllib3 passes over a reset while it sends, to read an answer that may be there.

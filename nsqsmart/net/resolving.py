@@ -58,7 +58,7 @@ def resolve(address: Address, deadline: float) -> list[Resolved]:
 def _numeric(address: Address) -> list[Resolved]:
     try:
         return _getaddrinfo(address, socket.AI_NUMERICHOST)
-    except OSError:
+    except (OSError, UnicodeError):  # the latter for labels that no host name may have
         return []
 
 

@@ -6,11 +6,11 @@ shares of ``max_in_flight`` and the backoff state; it never does I/O and never r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-Name = Hashable
+Name = object
 _MAX_DOUBLINGS = 30
 
 
