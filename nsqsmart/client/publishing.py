@@ -259,6 +259,9 @@ class _Call:
             sleep(retry.delay(now, random.uniform))
         if verdict.moved:
             self._look_again(target, wait=not elsewhere)
+        if monotonic() >= self._deadline:
+            # An attempt without time would only hide what really went wrong.
+            raise self._failure(error) from error
 
     def _may_go_elsewhere(self, verdict: Verdict) -> bool:
         """Whether another node can take an unkeyed message at once, without a pause."""

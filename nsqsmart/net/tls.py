@@ -69,7 +69,11 @@ class TlsStream:
                 self._incoming.write(sock.recv(deadline))
                 continue
             except ssl.SSLError as error:
-                raise ConnectError(f"TLS handshake with {sock.peer} failed: {error}") from error
+                # A certificate that is not trusted now will not be in a second either.
+                untrusted = isinstance(error, ssl.SSLCertVerificationError)
+                raise ConnectError(
+                    f"TLS handshake with {sock.peer} failed: {error}", permanent=untrusted
+                ) from error
             sock.send(self._outgoing.read(), deadline)
             return
 
