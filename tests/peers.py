@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from nsqsmart.wire.frames import OK_FRAME, RESPONSE, encode_frame
+from nsqsmart.wire.frames import MESSAGE, OK_FRAME, RESPONSE, encode_frame
 
 Script = Callable[["Talk"], None]
 
@@ -144,3 +144,55 @@ def http_script(answer: Callable[[str], bytes]) -> Script:
         talk.send(answer(path))
 
     return script
+
+
+def lookup_of(
+    leaders: dict[int, tuple[str, int]], *, ordered: bool = False, count: int = 0
+) -> Script:
+    """A redesigned lookup that names these leaders for every topic; *leaders* may be changed."""
+
+    def answer(path: str) -> bytes:
+        if not path.startswith("/lookup?"):
+            return http_answer(200, json.dumps({"lookupdnodes": []}).encode())
+        partitions = {
+            str(number): {"broadcast_address": host, "tcp_port": port, "http_port": 1}
+            for number, (host, port) in leaders.items()
+        }
+        meta = {"partition_num": count or len(leaders), "ordered": ordered}
+        found = {"channels": ["c"], "meta": meta, "partitions": partitions, "producers": []}
+        return http_answer(200, json.dumps(found).encode())
+
+    return http_script(answer)
+
+
+def subscribed(
+    note: Callable[[bytes], None], *messages: bytes, speak: Script | None = None
+) -> Script:
+    """An nsqd for one subscriber: *note* gets every line behind IDENTIFY.
+
+    *messages* are frames that leave at the first RDY above 0; *speak* then takes over.
+    """
+
+    def script(talk: Talk) -> None:
+        talk.greet()
+        told = False
+        while True:
+            line = talk.line()
+            note(line)
+            if line.startswith(b"SUB"):
+                talk.ok()
+            elif line == b"CLS":
+                talk.send(encode_frame(RESPONSE, b"CLOSE_WAIT"))
+            elif line.startswith(b"RDY ") and line != b"RDY 0" and not told:
+                told = True
+                talk.send(b"".join(messages))
+                if speak:
+                    speak(talk)
+
+    return script
+
+
+def message_frame(number: int, body: bytes = b"x", attempts: int = 1) -> bytes:
+    """A plain message frame; its id is *number* as 16 bytes."""
+    head = struct.pack(">QH16s", 1_700_000_000_000_000_000, attempts, number.to_bytes(16, "big"))
+    return encode_frame(MESSAGE, head + body)

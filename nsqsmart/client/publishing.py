@@ -34,6 +34,7 @@ from nsqsmart.policy.retry import Retry, Verdict, judge
 from nsqsmart.policy.routing import Key, Rotation, partition_for
 from nsqsmart.policy.topology import Refused, Target, Topology
 from nsqsmart.wire import commands
+from nsqsmart.wire.frames import OK
 from nsqsmart.wire.receipts import TracedReceipt, decode_receipt
 
 _RESPONSE_TIMEOUT = 10.0
@@ -66,6 +67,8 @@ class Publisher:
         self.directory = directory
         self.pool = pool
         self.turns = Turns()
+        self.patience = config.response_timeout or _RESPONSE_TIMEOUT
+        self.patience_redesigned = config.response_timeout or _RESPONSE_TIMEOUT_REDESIGNED
         self.rotation = Rotation(random.randrange(1 << 16))  # noqa: S311 - spreads producers
 
     def publish(self, publication: Publication, deadline: float) -> Receipt:
@@ -140,15 +143,20 @@ class _Call:
         target = self._target = self._route(topology)
         command, traced = self._command(target)
         with self._shared.pool.lend(target.address, deadline) as connection:
-            limit = min(deadline, monotonic() + self._response_timeout(target))
-            receipt = _understand(connection, connection.exchange(command, limit), traced)
+            shared = self._shared
+            redesigned = target.partition is not None
+            patience = shared.patience_redesigned if redesigned else shared.patience
+            data = connection.exchange(command, min(deadline, monotonic() + patience))
+            receipt = None
+            if traced is not None or data != OK:
+                receipt = _understand(connection, data, traced)
         return self._receipt(target, receipt)
 
     def _route(self, topology: Topology) -> Target:
         publication = self._publication
         if topology.state is not TopicState.FOUND:
             return self._route_unknown(topology)
-        if not publication.keyed:
+        if publication.key is None and publication.partition is None:
             if not topology.targets:
                 raise NoLeader(f"no partition of topic {publication.topic!r} has a leader")
             return self._shared.rotation.pick(topology.targets, self._avoid)
@@ -226,11 +234,6 @@ class _Call:
             return commands.with_body(line, publication.body), None
         line = commands.prefix("PUB_TRACE", publication.topic, target.partition)
         return commands.traced_body(line, publication.body, trace_id), trace_id
-
-    def _response_timeout(self, target: Target) -> float:
-        redesigned = target.partition is not None
-        default = _RESPONSE_TIMEOUT_REDESIGNED if redesigned else _RESPONSE_TIMEOUT
-        return self._shared.config.response_timeout or default
 
     def _receipt(self, target: Target, traced: TracedReceipt | None) -> Receipt:
         tries = len(self._failed.attempts) + 1 if self._failed else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nsqsmart.embedded.connection import Connection
@@ -59,36 +60,90 @@ def read_batch_size(connection: Connection, prefix: str) -> int:
     return size
 
 
-def read_count(connection: Connection) -> int:
-    """How many messages an MPUB holds."""
-    limit = (connection.node.options.max_body_size - 4) // 5
-    try:
-        count = int.from_bytes(connection.read(4), signed=True)
-    except EndOfStream as end:
-        raise Refused(BAD_BODY, "MPUB failed to read message count") from end
-    if not 0 < count <= limit:
-        raise Refused(BAD_BODY, f"MPUB invalid message count {count}")
-    return count
+class BatchReader:
+    """The messages of one MPUB, cut out of large pieces.
+
+    The outer length is only a hint of how much may be taken at once: count and sizes inside rule,
+    whatever it says (protocol 2.11).
+    """
+
+    def __init__(self, connection: Connection, size: int) -> None:
+        self._connection = connection
+        self._ahead = size
+        self._data = b""
+        self._position = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Message by message; whoever stops early leaves the rest to be taken for commands."""
+        count = self._count()
+        limit = self._connection.node.options.max_msg_size
+        try:
+            for position in range(count):
+                size = int.from_bytes(self._take(4, position), signed=True)
+                if not 0 < size <= limit:
+                    raise _bad_entry(position, size, limit)
+                yield self._take(size, None)
+        finally:
+            self._finish()
+
+    def read(self) -> list[bytes]:
+        """Every message, judged; raises :class:`Refused`."""
+        return list(self)
+
+    def _count(self) -> int:
+        limit = (self._connection.node.options.max_body_size - 4) // 5
+        try:
+            count = int.from_bytes(self._more(4), signed=True)
+        except EndOfStream as end:
+            raise Refused(BAD_BODY, "MPUB failed to read message count") from end
+        if not 0 < count <= limit:
+            raise Refused(BAD_BODY, f"MPUB invalid message count {count}")
+        return count
+
+    def _take(self, count: int, entry: int | None) -> bytes:
+        """*count* bytes: the size of an *entry*, or a body."""
+        start = self._position
+        end = start + count
+        if end <= len(self._data):
+            self._position = end
+            return self._data[start:end]
+        try:
+            return self._more(count)
+        except EndOfStream as end_of_stream:
+            text = f"MPUB failed to read message({entry}) body size"
+            if entry is None:
+                text = "MPUB failed to read message body"
+            raise Refused(BAD_MESSAGE, text) from end_of_stream
+
+    def _more(self, count: int) -> bytes:
+        """*count* bytes, and whatever else of the batch has come."""
+        decoder, held = self._connection.decoder, self._data[self._position :]
+        missing = count - len(held)
+        while decoder.buffered < missing:
+            self._connection.receive()
+        grab = max(missing, min(decoder.buffered, self._ahead))
+        self._ahead -= grab
+        self._data = held + (decoder.take(grab) or b"")
+        self._position = count
+        return self._data[:count]
+
+    def _finish(self) -> None:
+        """Give back what the outer length took too much."""
+        rest = self._data[self._position :]
+        if rest:
+            decoder = self._connection.decoder
+            behind = decoder.take_rest()
+            decoder.feed(rest)
+            decoder.feed(behind)
+            self._data, self._position = b"", 0
 
 
-def read_entry(connection: Connection, position: int) -> bytes:
-    """One entry of an MPUB."""
-    limit = connection.node.options.max_msg_size
-    try:
-        size = int.from_bytes(connection.read(4), signed=True)
-    except EndOfStream as end:
-        text = f"MPUB failed to read message({position}) body size"
-        raise Refused(BAD_MESSAGE, text) from end
+def _bad_entry(position: int, size: int, limit: int) -> Refused:
     if size <= 0:
-        raise Refused(BAD_MESSAGE, f"MPUB invalid message({position}) body size {size}")
-    if size > limit:
-        raise Refused(BAD_MESSAGE, f"MPUB message too big {size} > {limit}")
-    try:
-        return connection.read(size)
-    except EndOfStream as end:
-        raise Refused(BAD_MESSAGE, "MPUB failed to read message body") from end
+        return Refused(BAD_MESSAGE, f"MPUB invalid message({position}) body size {size}")
+    return Refused(BAD_MESSAGE, f"MPUB message too big {size} > {limit}")
 
 
-def read_entries(connection: Connection) -> list[bytes]:
-    """Count and entries of an MPUB; the whole batch at once where it is there already."""
-    return [read_entry(connection, position) for position in range(read_count(connection))]
+def read_batch(connection: Connection, prefix: str) -> BatchReader:
+    """The outer length, judged; the reader of what follows."""
+    return BatchReader(connection, read_batch_size(connection, prefix))

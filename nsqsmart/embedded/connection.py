@@ -72,7 +72,11 @@ class Connection:
         return data
 
     def receive(self) -> None:
-        """Wait for more bytes, having sent what there is to send."""
+        """Wait for more bytes of a command, having sent what there is to send."""
+        self.decoder.feed(self.receive_raw())
+
+    def receive_raw(self) -> bytes:
+        """The same, but the bytes are the caller's."""
         self.flush()
         try:
             data = self.sock.recv(_READ_SIZE)
@@ -80,11 +84,13 @@ class Connection:
                 data = self._decode(data)
         except (OSError, EOFError, CompressionError) as error:
             raise EndOfStream from error
+        if not data:
+            raise EndOfStream
         if self.node.hung:
             self.node.gate.wait()
         if self.closed.is_set():
             raise EndOfStream
-        self.decoder.feed(data)
+        return data
 
     def _decode(self, data: bytes) -> bytes:
         """Through the layers; whole TLS records and chunks may hold nothing yet."""

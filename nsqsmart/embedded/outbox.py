@@ -114,6 +114,8 @@ class Outbox:
 
     def _next_piece(self) -> bytes:
         pending = self.pending
+        if len(pending) == 1 and self.tap is None and self._layers.plain:
+            return pending.popleft()
         frames: list[bytes] = []
         size = 0
         while pending and size < _AT_ONCE:

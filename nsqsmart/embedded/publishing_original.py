@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import time
 
-from nsqsmart.embedded.bodies import (
-    Wording,
-    read_batch_size,
-    read_entries,
-    read_single,
-)
+from nsqsmart.embedded.bodies import Wording, read_batch, read_single
 from nsqsmart.embedded.broker.partition import Entry
 from nsqsmart.embedded.connection import Connection
 from nsqsmart.embedded.gotext import digits, quote, shown
-from nsqsmart.embedded.hosting import OriginalTopics
+from nsqsmart.embedded.hosting import OriginalShard, OriginalTopics
 from nsqsmart.embedded.refusals import BAD_MESSAGE, BAD_TOPIC, INVALID, Refused
 from nsqsmart.names import is_valid_name
 from nsqsmart.wire.command_decoder import Command
@@ -29,6 +24,10 @@ class OriginalPublishing:
     def __init__(self, topics: OriginalTopics) -> None:
         self._topics = topics
 
+    def find(self, line: bytes) -> OriginalShard | None:
+        """The topic of a PUB line, if it exists and nothing else is on the line."""
+        return self._topics.find(shown(line))
+
     def pub(self, connection: Connection, command: Command) -> bytes:
         """PUB: the topic is made after the body was read."""
         topic = self._topic(command, "PUB", 1)
@@ -41,8 +40,8 @@ class OriginalPublishing:
         # The real server says the code twice.
         topic = self._topic(command, "MPUB", 1, "E_BAD_TOPIC ")
         self._topics.get(topic)
-        read_batch_size(connection, "MPUB ")
-        entries: list[Entry] = [(body, 0, None) for body in read_entries(connection)]
+        bodies = read_batch(connection, "MPUB ").read()
+        entries: list[Entry] = [(body, 0, None) for body in bodies]
         self._store(connection, topic, entries, "MPUB")
         return OK
 

@@ -6,10 +6,9 @@ What is wrong with the command closes the connection; what is wrong with the par
 from __future__ import annotations
 
 from nsqsmart.embedded.bodies import (
+    BatchReader,
     Wording,
-    read_batch_size,
-    read_count,
-    read_entry,
+    read_batch,
     read_rest,
     read_size,
 )
@@ -54,6 +53,14 @@ class RedesignedPublishing:
     def __init__(self, hosting: RedesignedHosting) -> None:
         self._hosting = hosting
 
+    def find(self, line: bytes) -> RedesignedShard | None:
+        """The partition of a PUB line, if it is there and nothing is unusual."""
+        topic, space, token = line.partition(b" ")
+        if not space:
+            shard = self._hosting.find(shown(topic), DEFAULT)
+            return None if shard is None or shard.meta.ordered else shard
+        return self._hosting.find(shown(topic), int(token)) if token.isdigit() else None
+
     def pub(self, connection: Connection, command: Command) -> bytes:
         """PUB."""
         shard, size = self._begin(connection, command)
@@ -85,20 +92,16 @@ class RedesignedPublishing:
 
     def mpub(self, connection: Connection, command: Command) -> bytes:
         """MPUB."""
-        shard = self._begin_batch(connection, command)
-        entries: list[Entry] = [
-            (read_entry(connection, position), 0, None)
-            for position in range(read_count(connection))
-        ]
+        shard, reader = self._begin_batch(connection, command)
+        entries: list[Entry] = [(body, 0, None) for body in reader.read()]
         self._store(connection, shard, entries, batch=True)
         return OK
 
     def mpub_trace(self, connection: Connection, command: Command) -> bytes:
         """MPUB_TRACE: one receipt, of the first message and the sum of all."""
-        shard = self._begin_batch(connection, command)
+        shard, reader = self._begin_batch(connection, command)
         entries: list[Entry] = []
-        for position in range(read_count(connection)):
-            data = read_entry(connection, position)
+        for position, data in enumerate(reader.read()):
             if len(data) <= _TRACE_SIZE:
                 text = f"MPUB invalid message({position}) body size {len(data)} for tracing"
                 raise Refused(BAD_MESSAGE, text)
@@ -111,10 +114,10 @@ class RedesignedPublishing:
         A refusal leaves the rest of the batch unread, and it is taken for commands, as the real
         server does (protocol 2.16).
         """
-        shard = self._begin_batch(connection, command)
+        shard, reader = self._begin_batch(connection, command)
         entries: list[Entry] = []
-        for position in range(read_count(connection)):
-            header, body = _split_header(read_entry(connection, position))
+        for data in reader:
+            header, body = _split_header(data)
             if not header:
                 entries.append((body, 0, None))
                 continue
@@ -157,10 +160,12 @@ class RedesignedPublishing:
         size = read_size(connection, _WORDING, connection.node.options.max_msg_size)
         return self._find(topic, partition), size
 
-    def _begin_batch(self, connection: Connection, command: Command) -> RedesignedShard:
+    def _begin_batch(
+        self, connection: Connection, command: Command
+    ) -> tuple[RedesignedShard, BatchReader]:
         topic, partition = _target(command)
-        read_batch_size(connection, "")
-        return self._find(topic, partition)
+        reader = read_batch(connection, "")
+        return self._find(topic, partition), reader
 
     def _find(self, topic: str, partition: int) -> RedesignedShard:
         shard = self._hosting.find(topic, partition)

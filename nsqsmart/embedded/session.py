@@ -9,6 +9,7 @@ from typing import Any
 
 from nsqsmart.embedded.answering import close, finish, finish_many, nop, rdy, requeue, touch
 from nsqsmart.embedded.connection import Connection, State
+from nsqsmart.embedded.express import Express, Find
 from nsqsmart.embedded.gotext import byte_list, shown
 from nsqsmart.embedded.hosting import OriginalTopics, RedesignedHosting
 from nsqsmart.embedded.identifying import auth, identify
@@ -20,6 +21,7 @@ from nsqsmart.embedded.refusals import INVALID, EndOfStream, Refused
 from nsqsmart.embedded.subscribing import OriginalSubscribing, RedesignedSubscribing
 from nsqsmart.wire.command_decoder import Command, LineTooLong
 from nsqsmart.wire.commands import MAGIC_V2
+from nsqsmart.wire.frames import OK, OK_FRAME
 
 Handler = Callable[[Connection, Command], bytes | None]
 
@@ -27,7 +29,10 @@ Handler = Callable[[Connection, Command], bytes | None]
 class Commands:
     """The verbs of one node, and what a leaving connection leaves behind."""
 
-    def __init__(self, handlers: dict[bytes, Handler], leave: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, handlers: dict[bytes, Handler], find: Find, leave: Callable[[Connection], None]
+    ) -> None:
+        self.find = find
         self.handlers: dict[bytes, Handler] = {
             b"IDENTIFY": identify,
             b"AUTH": auth,
@@ -51,7 +56,7 @@ def original_commands(topics: OriginalTopics) -> Commands:
         b"DPUB": publishing.dpub,
         b"SUB": subscribing.sub,
     }
-    return Commands(handlers, subscribing.leave)
+    return Commands(handlers, publishing.find, subscribing.leave)
 
 
 def redesigned_commands(hosting: RedesignedHosting) -> Commands:
@@ -69,7 +74,7 @@ def redesigned_commands(hosting: RedesignedHosting) -> Commands:
         b"SUB_ADVANCED": subscribing.sub_advanced,
         b"SUB_ORDERED": subscribing.sub_ordered,
     }
-    return Commands(handlers, subscribing.leave)
+    return Commands(handlers, publishing.find, subscribing.leave)
 
 
 class Session:
@@ -79,6 +84,7 @@ class Session:
         self.connection = Connection(sock, peer, node)
         self._node = node
         self._commands = commands
+        self._express = Express(self.connection, commands.find)
         self._misbehaviour = Misbehaviour(self.connection)
         self._thread = threading.Thread(
             target=self._run, name=f"nsqsmart-embedded-session-{peer[1]}", daemon=True
@@ -109,9 +115,7 @@ class Session:
         try:
             if self._greet(welcome=welcome):
                 connection.start_heartbeat()
-                while True:
-                    self._run_buffered()
-                    connection.receive()
+                self._serve()
         except (EndOfStream, LineTooLong):
             pass
         finally:
@@ -131,6 +135,22 @@ class Session:
             return True
         connection.flush()
         return False
+
+    def _serve(self) -> None:
+        connection, decoder = self.connection, self.connection.decoder
+        while True:
+            if decoder.buffered:
+                self._run_buffered()
+            try:
+                data = connection.receive_raw()
+            except EndOfStream:
+                decoder.feed(self._express.rest())
+                self._run_buffered()
+                raise
+            if not decoder.buffered:
+                data = self._express.take(data)
+            if data:
+                decoder.feed(data)
 
     def _run_buffered(self) -> None:
         """Carry out every command that has come whole."""
@@ -165,14 +185,17 @@ class Session:
         if node.log is not None or node.faults.armed:
             handler = self._misbehaviour.look(command, handler)
         try:
-            self._check_tls(command)
+            if node.options.tls_required:
+                self._check_tls(command)
             if handler is None:
                 raise self._unknown(command)
             answer = handler(self.connection, command)
         except Refused as refused:
             self._refuse(refused)
         else:
-            if answer is not None:
+            if answer is OK:
+                self.connection.outbox.pending.append(OK_FRAME)
+            elif answer is not None:
                 self.connection.respond(answer)
 
     def _refuse(self, refused: Refused) -> None:
@@ -183,9 +206,7 @@ class Session:
             raise EndOfStream
 
     def _check_tls(self, command: Command) -> None:
-        if not self._node.options.tls_required or self.connection.layers.tls is not None:
-            return
-        if command.verb != b"IDENTIFY":
+        if self.connection.layers.tls is None and command.verb != b"IDENTIFY":
             text = f"cannot {shown(command.verb)} in current state (TLS required)"
             raise Refused(INVALID, text)
 

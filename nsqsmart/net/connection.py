@@ -83,26 +83,20 @@ class Connection:
         open), ResponseTimeout, ConnectionLost or ProtocolError, which all spoil the connection.
         """
         self.spoiled = True  # until proven clean: an interrupt may strike between any two lines
-        if self._plain:
-            self._send(command, deadline)
-            data = self._socket.recv(deadline)
-            if data == OK_FRAME:
-                self.spoiled = False
-                return OK
-        else:
-            self._send(self.transport.encode(command), deadline)
-            data = self._socket.recv(deadline)
-        return self._judge(self._await(data, deadline))
-
-    def _send(self, data: bytes, deadline: float) -> None:
+        socket = self._socket
         try:
-            self._socket.send(data, deadline)
+            socket.send(command if self._plain else self.transport.encode(command), deadline)
         except TransportError as error:
             # An oversize PUB is answered, then reset: the reason may still be readable.
             frame = self._pending_error()
             if frame is None:
                 raise
             raise decode_error(frame.data) from error
+        data = socket.recv(deadline)
+        if data == OK_FRAME and self._plain:
+            self.spoiled = False
+            return OK
+        return self._judge(self._await(data, deadline))
 
     def _pending_error(self) -> Frame | None:
         data = self._socket.recv_now()

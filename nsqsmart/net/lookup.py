@@ -91,7 +91,7 @@ class LookupClient:
         self._leader: Address | None = None
         self._peers_due = 0.0
         self.original = False
-        """Whether every /listlookup answer was a 404: the cluster is an original one."""
+        """Whether every /listlookup answer, at least one, was a 404: an original cluster."""
 
     def ask(self, topic: str, access: Access, deadline: float) -> Round:
         """What every lookupd says of *topic*, as far as half of the time left allows."""
@@ -153,7 +153,7 @@ class LookupClient:
                 self._learn(found)
                 originals = 0
                 break
-        self.original = originals > 0 and not failed
+        self.original = originals > 0
         self._peers_due = monotonic() + interval
 
     def _learn(self, found: LookupPeers) -> None:

@@ -38,8 +38,7 @@ class _Place:
 
     def is_full(self, size: int) -> bool:
         """Whether *size* loans are alive; those that died without their block's end are not."""
-        if len(self.loans) >= size:
-            self.loans = {name: loan for name, loan in self.loans.items() if loan() is not None}
+        self.loans = {name: loan for name, loan in self.loans.items() if loan() is not None}
         return len(self.loans) >= size
 
 
@@ -174,7 +173,8 @@ class ConnectionPool:
             while True:
                 if self._closed:
                     raise ClientClosed("the client was closed")
-                if name in place.loans or not place.is_full(self._size):
+                free = len(place.loans) < self._size or name in place.loans
+                if free or not place.is_full(self._size):
                     place.loans[name] = ref(loan)
                     return place.idle.pop().connection if place.idle else None
                 left = deadline - monotonic()

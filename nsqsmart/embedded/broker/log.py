@@ -6,7 +6,13 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 
 from nsqsmart.embedded.broker.ids import OriginalIds, RedesignedIds
-from nsqsmart.embedded.broker.records import Extension, Record, plain_frame, record_size
+from nsqsmart.embedded.broker.records import (
+    RECORD_OVERHEAD,
+    Extension,
+    Record,
+    extension_size,
+    plain_frame,
+)
 from nsqsmart.wire.messages import redesigned_id
 
 _DROP_AT_ONCE = 4096
@@ -46,10 +52,19 @@ class Log(ABC):
     ) -> Record:
         """Store a message; *timestamp* in nanoseconds since the epoch."""
         message_id, key = self._identify(timestamp, trace_id)
-        offset, size = self.next_offset, record_size(len(body), ext, extended=self.extended)
-        frame = plain_frame(timestamp, message_id, body)
-        record = Record(frame, key, self.base + len(self.records), (offset, size), ext)
-        self.records.append(record)
+        size = len(body) + RECORD_OVERHEAD
+        if self.extended:
+            size += extension_size(ext)
+        offset, records = self.next_offset, self.records
+        record = Record(
+            plain_frame(timestamp, message_id, body),
+            key,
+            self.base + len(records),
+            offset,
+            size,
+            ext,
+        )
+        records.append(record)
         self.next_offset = offset + size
         if not self.frozen:
             self.visible = record.index + 1

@@ -14,7 +14,8 @@ _DETAIL = struct.Struct(">QI")
 _EXT = struct.Struct(">BH")
 _ID_START = 18
 _BODY_START = 34
-_RECORD_OVERHEAD = 30
+RECORD_OVERHEAD = 30
+"""Bytes a record of a plain topic takes besides its body (protocol 2.13)."""
 _TYPE_SIZE = 4
 
 
@@ -38,12 +39,19 @@ class Record:
     __slots__ = ("ext", "frame", "index", "key", "offset", "size")
 
     def __init__(
-        self, frame: bytes, key: bytes, index: int, place: tuple[int, int], ext: Extension | None
+        self,
+        frame: bytes,
+        key: bytes,
+        index: int,
+        offset: int,
+        size: int,
+        ext: Extension | None = None,
     ) -> None:
         self.frame = frame
         self.key = key
         self.index = index
-        self.offset, self.size = place
+        self.offset = offset
+        self.size = size
         self.ext = ext
 
     @property
@@ -67,12 +75,9 @@ def plain_frame(timestamp: int, message_id: bytes, body: bytes) -> bytes:
     return _HEAD.pack(len(body) + 30, MESSAGE, timestamp, 1) + message_id + body
 
 
-def record_size(body_size: int, ext: Extension | None, *, extended: bool) -> int:
-    """Bytes a message takes in the log (protocol 2.13)."""
-    overhead = 0
-    if extended:
-        overhead = 1 if ext is None else 3 + len(ext.data)
-    return _RECORD_OVERHEAD + overhead + body_size
+def extension_size(ext: Extension | None) -> int:
+    """What the header adds to a record of an extended topic (protocol 2.13)."""
+    return 1 if ext is None else 3 + len(ext.data)
 
 
 def encode(record: Record, layout: MessageLayout, attempts: int) -> bytes:
