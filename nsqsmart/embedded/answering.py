@@ -42,7 +42,7 @@ def rdy(connection: Connection, command: Command) -> None:
     shard.rearm()
 
 
-def close(connection: Connection, command: Command) -> bytes:
+def close(connection: Connection, command: Command) -> bytes:  # noqa: ARG001 - the interface has it
     """CLS: no more messages; the client closes when it is done (protocol 2.8)."""
     if connection.state is not State.SUBSCRIBED:
         raise Refused(INVALID, "cannot CLS in current state")

@@ -37,12 +37,12 @@ class LocalAnnouncer:
         self._topics = topics
         self._peers: dict[Nsqlookupd, Peer] = {}
 
-    def register(self, topic: str, partition: int | None, channel: str | None = None) -> None:
+    def register(self, topic: str, partition: int | None, channel: str | None = None) -> None:  # noqa: ARG002 - the interface has it
         """Tell every daemon that listens."""
         for lookupd, peer in list(self._peers.items()):
             lookupd.registrations.register(peer, Key(topic, NO_PARTITION), channel)
 
-    def unregister(self, topic: str, partition: int | None, channel: str | None = None) -> None:
+    def unregister(self, topic: str, partition: int | None, channel: str | None = None) -> None:  # noqa: ARG002 - the interface has it
         """Tell every daemon that listens."""
         for lookupd, peer in list(self._peers.items()):
             lookupd.registrations.unregister(peer, Key(topic, NO_PARTITION), channel)
@@ -140,18 +140,18 @@ class OriginalBackend:
             if shard is not None:
                 topics.create_channel(shard, channel)
 
-    def leader(self, topic: str, partition: int) -> Nsqd:
+    def leader(self, topic: str, partition: int) -> Nsqd:  # noqa: ARG002 - the interface has it
         """The first node that has the topic."""
         for nsqd, topics in self._topics.items():
             if nsqd.listening and topics.find(topic):
                 return nsqd
         raise LookupError(f"no nsqd has topic {topic!r}")
 
-    def move_leader(self, topic: str, partition: int, to: Nsqd | None, timeout: float) -> Nsqd:
+    def move_leader(self, topic: str, partition: int, to: Nsqd | None, timeout: float) -> Nsqd:  # noqa: ARG002 - the interface has it
         """There is none."""
         raise ValueError("topics of an original cluster have no leader to move")
 
-    def set_writable(self, topic: str, partition: int, *, writable: bool) -> None:
+    def set_writable(self, topic: str, partition: int, *, writable: bool) -> None:  # noqa: ARG002 - the interface has it
         """They always are."""
         raise ValueError("topics of an original cluster are always writable")
 
@@ -172,7 +172,7 @@ class OriginalBackend:
         self._announcers[nsqd].disconnect()
         for shard in self._topics[nsqd].local():
             # Consumers are gone; their messages need not wait for a timeout of another process.
-            shard.run(lambda partition, now: partition.expire(float("inf")))
+            shard.run(lambda partition, _: partition.expire(float("inf")))
 
     def hang(self, nsqd: Nsqd) -> None:
         """Nothing is answered, nothing times out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, Self, TypedDict, Unpack
 
 from nsqsmart.embedded.backend import Backend, TopicWish
 from nsqsmart.embedded.backends import OriginalBackend, RedesignedBackend
@@ -145,7 +145,7 @@ class Cluster:
             backend.create_on_use(options.get("partitions", 1), options.get("replicas", 1))
         return backend
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

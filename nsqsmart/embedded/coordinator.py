@@ -257,7 +257,7 @@ class Coordinator:
         """Nodes that answer."""
         return {nsqd for nsqd in self.nsqds if nsqd.listening and not nsqd.node.hung}
 
-    # ------------------------------------------------------------------------- nodes that come and go
+    # -------------------------------------------------------------------- nodes come and go
 
     def joined(self, nsqd: Nsqd) -> None:
         """A node is up, for the first time or again."""
@@ -419,7 +419,7 @@ class ClusterHosting:
         slots = list(self._coordinator.slots.values())
         return [slot.shard for slot in slots if self._nsqd in slot.replicas]
 
-    def create(self, topic: str, partition: int, *, extended: bool) -> bool:
+    def create(self, topic: str, partition: int, *, extended: bool) -> bool:  # noqa: ARG002 - the interface has it
         """Not here."""
         return False
 

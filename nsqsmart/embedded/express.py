@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nsqsmart.embedded.broker.partition import Entry
+from nsqsmart.embedded.broker.log import Entry
 from nsqsmart.embedded.connection import Connection
 from nsqsmart.embedded.refusals import Refused
 from nsqsmart.embedded.shard import Shard

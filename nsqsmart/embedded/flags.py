@@ -40,20 +40,16 @@ def parse(arguments: Sequence[str], flags: Mapping[str, Flag]) -> dict[str, Any]
     rest = list(arguments)
     while rest:
         argument = rest.pop(0)
-        stripped = argument.removeprefix("-").removeprefix("-")
-        if stripped == argument or not stripped:
-            raise FlagError(f"unexpected argument {argument!r}")
-        name, equals, text = stripped.partition("=")
+        name, text = _split(argument)
         flag = flags.get(name)
         if flag is None:
             raise FlagError(f"flag provided but not defined: -{name}")
-        if not equals:
-            if flag.switch:
-                text = "true"
-            elif rest:
-                text = rest.pop(0)
-            else:
+        if text is None and flag.switch:
+            text = "true"
+        elif text is None:
+            if not rest:
                 raise FlagError(f"flag needs an argument: -{name}")
+            text = rest.pop(0)
         try:
             value = flag.read(text)
         except ValueError as error:
@@ -63,6 +59,15 @@ def parse(arguments: Sequence[str], flags: Mapping[str, Flag]) -> dict[str, Any]
         else:
             values[name] = value
     return values
+
+
+def _split(argument: str) -> tuple[str, str | None]:
+    """The name of a flag, and the value behind its ``=``."""
+    stripped = argument.removeprefix("-").removeprefix("-")
+    if stripped == argument or not stripped:
+        raise FlagError(f"unexpected argument {argument!r}")
+    name, equals, text = stripped.partition("=")
+    return name, text if equals else None
 
 
 def switch(text: str) -> bool:

@@ -49,7 +49,7 @@ class NoAnnouncer:
     def unregister(self, topic: str, partition: int | None, channel: str | None = None) -> None:
         """Nobody to tell."""
 
-    def known_channels(self, topic: str) -> list[str]:
+    def known_channels(self, topic: str) -> list[str]:  # noqa: ARG002 - the interface has it
         """Nobody knows any."""
         return []
 
@@ -80,7 +80,7 @@ class OriginalTopics:
 
     def __init__(self, node: object, limits: Limits, loop: Loop, node_id: int = 0) -> None:
         self.announcer: Announcer = NoAnnouncer()
-        self.disconnect: Callable[[list[Consumer]], None] = lambda consumers: None
+        self.disconnect: Callable[[list[Consumer]], None] = lambda _: None
         self._node = node
         self._node_id = node_id
         self._limits = limits

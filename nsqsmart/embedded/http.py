@@ -125,13 +125,10 @@ class Router:
     def answer(self, request: Request) -> Response:
         """Carry out a request."""
         route = self._routes.get(request.path)
-        try:
-            if route is None:
-                raise HttpError(404, "NOT_FOUND")
-            if request.method not in route.methods:
-                raise HttpError(405, "METHOD_NOT_ALLOWED")
-        except HttpError as error:
-            return v1_failure(error, escaped=self._escaped)
+        if route is None:
+            return v1_failure(HttpError(404, "NOT_FOUND"), escaped=self._escaped)
+        if request.method not in route.methods:
+            return v1_failure(HttpError(405, "METHOD_NOT_ALLOWED"), escaped=self._escaped)
         legacy = route.negotiated and not request.wants_v1
         try:
             data = route.handler(request)

@@ -32,7 +32,7 @@ def read_body(connection: Connection, verb: str) -> bytes:
         raise Refused(BAD_BODY, f"{verb} failed to read body") from end
 
 
-def identify(connection: Connection, command: Command) -> None:
+def identify(connection: Connection, command: Command) -> None:  # noqa: ARG001 - the interface has it
     """IDENTIFY: answer, then TLS, then compression, each with an OK of its own."""
     if connection.state is not State.INIT:
         raise Refused(INVALID, "cannot IDENTIFY in current state")

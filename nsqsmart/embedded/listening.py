@@ -27,7 +27,7 @@ class Listener:
         except OSError:
             self._sock.close()
             raise
-        self._sock.setblocking(False)
+        self._sock.setblocking(False)  # noqa: FBT003 - its only form
         self._accept = accept
         self._loop = loop
         self.address: tuple[str, int] = self._sock.getsockname()[:2]
@@ -36,7 +36,7 @@ class Listener:
     def _on_readable(self) -> None:
         with suppress(OSError):
             sock, peer = self._sock.accept()
-            sock.setblocking(True)
+            sock.setblocking(True)  # noqa: FBT003
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._accept(sock, peer[:2])
 

@@ -17,11 +17,11 @@ def original_router(registrations: Registrations) -> Router:
     """The paths of an original nsqlookupd."""
     api = _Api(registrations)
     routes = {
-        "/ping": Route(_GET, lambda request: Response(body=b"OK")),
-        "/info": Route(_GET, lambda request: {"version": VERSIONS[Dialect.ORIGINAL]}),
-        "/debug": Route(_GET, lambda request: {}),
+        "/ping": Route(_GET, lambda _: Response(body=b"OK")),
+        "/info": Route(_GET, lambda _: {"version": VERSIONS[Dialect.ORIGINAL]}),
+        "/debug": Route(_GET, lambda _: {}),
         "/lookup": Route(_GET, api.lookup),
-        "/topics": Route(_GET, lambda request: {"topics": registrations.topics()}),
+        "/topics": Route(_GET, lambda _: {"topics": registrations.topics()}),
         "/channels": Route(_GET, api.channels),
         "/nodes": Route(_GET, api.nodes),
         "/topic/create": Route(_POST, api.create_topic),
@@ -49,7 +49,7 @@ class _Api:
     def channels(self, request: Request) -> Any:
         return {"channels": self._registrations.channels(any_topic(request))}
 
-    def nodes(self, request: Request) -> Any:
+    def nodes(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
         listed = []
         for peer in self._registrations.peers():
             topics = sorted({key.topic for key in list(peer.topics)})

@@ -51,9 +51,9 @@ def redesigned_router(registrations: Registrations, cluster: Cluster | None) -> 
     admin: _Admin = _Admin(cluster)
     info = {"version": VERSIONS[Dialect.REDESIGNED], "ha_support": cluster is not None}
     routes = {
-        "/ping": Route(_GET, lambda request: Response(body=b"OK")),
-        "/info": Route(_GET, lambda request: info, negotiated=True),
-        "/debug": Route(_GET, lambda request: {}, negotiated=True),
+        "/ping": Route(_GET, lambda _: Response(body=b"OK")),
+        "/info": Route(_GET, lambda _: info, negotiated=True),
+        "/debug": Route(_GET, lambda _: {}, negotiated=True),
         "/lookup": Route(_GET, lambda request: _lookup(reading, request), negotiated=True),
         "/topics": Route(_GET, reading.topics, negotiated=True),
         "/channels": Route(_GET, reading.channels, negotiated=True),
@@ -138,10 +138,10 @@ class _Coordinated:
         topic = any_topic(request)
         return {"channels": self._cluster.coordinator.channels(topic, _partition(request))}
 
-    def nodes(self, request: Request) -> Any:
+    def nodes(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
         return {"producers": self._cluster.answers.nodes()}
 
-    def listlookup(self, request: Request) -> Any:
+    def listlookup(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
         return self._cluster.listlookup()
 
     def tombstone(self, request: Request) -> None:
@@ -168,7 +168,12 @@ class _Alone:
         self._registrations = registrations
 
     def lookup(
-        self, topic: str, *, writing: bool, with_meta: bool, partition: int | None
+        self,
+        topic: str,
+        *,
+        writing: bool,
+        with_meta: bool,  # noqa: ARG002 - there is none without a coordinator
+        partition: int | None,
     ) -> dict[str, Any]:
         known = self._registrations
         partitions: dict[str, Any] = {}
@@ -187,14 +192,14 @@ class _Alone:
             "producers": [_describe(peer) for peer in distinct(holders)],
         }
 
-    def topics(self, request: Request) -> Any:
+    def topics(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
         return {"topics": self._registrations.topics()}
 
     def channels(self, request: Request) -> Any:
         topic = any_topic(request)
         return {"channels": self._registrations.channels(topic, _partition(request))}
 
-    def nodes(self, request: Request) -> Any:
+    def nodes(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
         listed = []
         for peer in self._registrations.peers():
             keys = sorted(peer.topics)
@@ -209,7 +214,7 @@ class _Alone:
             listed.append({**shown, "tombstones": gone, "topics": topics, "partitions": partitions})
         return {"producers": listed}
 
-    def listlookup(self, request: Request) -> Any:
+    def listlookup(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
         return None
 
     def tombstone(self, request: Request) -> None:

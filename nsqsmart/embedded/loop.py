@@ -29,8 +29,8 @@ class Loop:
     def __init__(self, name: str) -> None:
         self._selector = selectors.DefaultSelector()
         self._waker, self._wakened = socket.socketpair()
-        self._waker.setblocking(False)
-        self._wakened.setblocking(False)
+        self._waker.setblocking(False)  # noqa: FBT003 - its only form
+        self._wakened.setblocking(False)  # noqa: FBT003
         self._selector.register(self._wakened, selectors.EVENT_READ, self._drain)
         self._lock = threading.Lock()
         self._due: list[tuple[float, int, Callback]] = []

@@ -102,7 +102,7 @@ class Misbehaviour:
     def _stall(self) -> None:
         connection = self._connection
         # Neither answers nor heartbeats: the client finds out by itself.
-        connection.outbox.tap = lambda frames: []
+        connection.outbox.tap = lambda _: []
         connection.closed.wait()
         raise EndOfStream
 
@@ -128,7 +128,7 @@ class Misbehaviour:
                 kept.append(fault.data)
                 continue
             if fault.action is Action.STALL:
-                self._connection.outbox.tap = lambda frames: []
+                self._connection.outbox.tap = lambda _: []
                 return kept
             if fault.action is Action.RESET:
                 self._connection.abort()

@@ -32,6 +32,10 @@ class Served(Protocol):
         """Wait until its thread has ended."""
 
 
+def _no_leaders(_topic: str, _partition: int) -> None:
+    """Outside a redesigned cluster nothing has a leader that could move."""
+
+
 class Scope:
     """What several nodes share: the loop, the faults and the log of a cluster."""
 
@@ -39,7 +43,7 @@ class Scope:
         self.loop = Loop(name)
         self.faults = FaultBook()
         self.log: CommandLog | None = CommandLog() if logging else None
-        self.move_leader: Callable[[str, int], None] = lambda topic, partition: None
+        self.move_leader: Callable[[str, int], None] = _no_leaders
 
 
 class Node:

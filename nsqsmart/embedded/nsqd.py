@@ -102,10 +102,10 @@ class Nsqd:
         assert commands is not None  # noqa: S101 - offered before it listens
         Session(sock, peer, self.node, commands).start()
 
-    def _accept_http(self, sock: socket.socket, peer: tuple[str, int]) -> None:
+    def _accept_http(self, sock: socket.socket, peer: tuple[str, int]) -> None:  # noqa: ARG002 - the interface has it
         self._http.serve(sock)
 
-    def _accept_https(self, sock: socket.socket, peer: tuple[str, int]) -> None:
+    def _accept_https(self, sock: socket.socket, peer: tuple[str, int]) -> None:  # noqa: ARG002 - the interface has it
         self._http.serve(sock, self.node.tls)
 
     def _answer(self, request: Request) -> Response | None:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from nsqsmart.embedded.arguments import topic_and_channel, topic_argument
-from nsqsmart.embedded.broker.partition import Entry
+from nsqsmart.embedded.broker.log import Entry
 from nsqsmart.embedded.gotext import digits
 from nsqsmart.embedded.hosting import OriginalShard, OriginalTopics
 from nsqsmart.embedded.http import HttpError, Request, Response, Route, Router
@@ -23,7 +23,7 @@ def original_nsqd_router(node: Node, topics: OriginalTopics) -> Router:
     """The paths of an original nsqd."""
     api = _Api(node, topics)
     routes = {
-        "/ping": Route(_GET, lambda request: Response(body=b"OK")),
+        "/ping": Route(_GET, lambda _: Response(body=b"OK")),
         "/info": Route(_GET, api.info),
         "/pub": Route(_POST, api.pub),
         "/mpub": Route(_POST, api.mpub),
@@ -47,7 +47,7 @@ class _Api:
         self._node = node
         self._topics = topics
 
-    def info(self, request: Request) -> Any:
+    def info(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
         node = self._node
         options = node.options
         return {

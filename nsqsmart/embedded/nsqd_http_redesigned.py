@@ -13,7 +13,7 @@ from nsqsmart.embedded.broker.ext import (
     only_internal,
     read_header,
 )
-from nsqsmart.embedded.broker.partition import Entry
+from nsqsmart.embedded.broker.log import Entry
 from nsqsmart.embedded.broker.records import Extension, Record
 from nsqsmart.embedded.broker.redesigned_channel import NOT_IN_FLIGHT, RedesignedChannel
 from nsqsmart.embedded.gotext import GoError, atoi
@@ -34,7 +34,7 @@ def redesigned_nsqd_router(node: Node, hosting: RedesignedHosting) -> Router:
     """The paths of a redesigned nsqd."""
     posts, channels = _Publishing(node, hosting), _Channels(node, hosting)
     routes = {
-        "/ping": Route(_GET, lambda request: Response(body=b"OK")),
+        "/ping": Route(_GET, lambda _: Response(body=b"OK")),
         "/info": Route(_GET, posts.info, negotiated=True),
         "/pub": Route(_POST, posts.pub, negotiated=True),
         "/pub_ext": Route(_POST, posts.pub_ext, negotiated=True),
@@ -74,7 +74,7 @@ class _Publishing:
         self._node = node
         self._hosting = hosting
 
-    def info(self, request: Request) -> Any:
+    def info(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
         node = self._node
         return {
             "version": node.options.version,

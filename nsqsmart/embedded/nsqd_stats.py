@@ -130,14 +130,17 @@ def original_text(document: dict[str, Any]) -> str:
     for topic in document["topics"]:
         name, depth, count = topic["topic_name"], topic["depth"], topic["message_count"]
         lines.append(f"   [{name}] depth: {depth} msgs: {count}")
-        for channel in topic["channels"]:
-            lines.append(
-                f"      [{channel['channel_name']}] depth: {channel['depth']} "
-                f"inflt: {channel['in_flight_count']} def: {channel['deferred_count']} "
-                f"re-q: {channel['requeue_count']} timeout: {channel['timeout_count']} "
-                f"msgs: {channel['message_count']}"
-            )
+        lines += map(_channel_line, topic["channels"])
     return "\n".join(lines) + "\n"
+
+
+def _channel_line(channel: dict[str, Any]) -> str:
+    return (
+        f"      [{channel['channel_name']}] depth: {channel['depth']} "
+        f"inflt: {channel['in_flight_count']} def: {channel['deferred_count']} "
+        f"re-q: {channel['requeue_count']} timeout: {channel['timeout_count']} "
+        f"msgs: {channel['message_count']}"
+    )
 
 
 def redesigned_stats(

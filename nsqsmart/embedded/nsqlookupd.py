@@ -93,7 +93,7 @@ class Nsqlookupd:
             self._peers.add(session)
         session.start()
 
-    def _accept_http(self, sock: socket.socket, peer: tuple[str, int]) -> None:
+    def _accept_http(self, sock: socket.socket, peer: tuple[str, int]) -> None:  # noqa: ARG002 - the interface has it
         self._http.serve(sock)
 
     def left(self, session: PeerSession) -> None:

@@ -7,7 +7,7 @@ from nsqsmart.embedded.http import HttpError
 _SIZE = 4
 
 
-def read_lines(data: bytes, max_msg_size: int, max_body_size: int) -> list[bytes]:
+def read_lines(data: bytes, max_msg_size: int, max_body_size: int) -> list[bytes]:  # noqa: ARG001 - the interface has it
     """One message a line; empty lines are none."""
     bodies = [line for line in data.split(b"\n") if line]
     if any(len(body) > max_msg_size for body in bodies):

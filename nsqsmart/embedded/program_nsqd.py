@@ -123,13 +123,13 @@ class Program:
             original.disconnect = _end
             self._nsqd.offer(original_offer(node, original))
         self._teller = LookupdTeller(node, lookupds)
-        self._storage = Storage(options, self._topics)
+        self._storage = Storage(options, self._topics, self._teller)
 
     def start(self) -> None:
         """Load, listen, register; raises OSError."""
         nsqd, options = self._nsqd, self._nsqd.options
         self._storage.load()
-        self._topics.announcer = self._teller
+        self._topics.announcer = self._storage
         nsqd.listen()
         say(_NAME, f"TCP: listening on {_shown(nsqd.tcp_address)}")
         say(_NAME, f"HTTP: listening on {_shown(nsqd.http_address)}")

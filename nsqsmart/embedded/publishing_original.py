@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from nsqsmart.embedded.bodies import Wording, read_batch, read_single
-from nsqsmart.embedded.broker.partition import Entry
+from nsqsmart.embedded.broker.log import Entry
 from nsqsmart.embedded.connection import Connection
 from nsqsmart.embedded.gotext import digits, quote, shown
 from nsqsmart.embedded.hosting import OriginalShard, OriginalTopics

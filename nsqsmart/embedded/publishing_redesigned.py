@@ -13,7 +13,7 @@ from nsqsmart.embedded.bodies import (
     read_size,
 )
 from nsqsmart.embedded.broker.ext import BadHeader, BadTraceId, only_internal, read_header
-from nsqsmart.embedded.broker.partition import Entry
+from nsqsmart.embedded.broker.log import Entry
 from nsqsmart.embedded.broker.records import Extension, Record
 from nsqsmart.embedded.connection import Connection
 from nsqsmart.embedded.gotext import GoError, atoi, parse_bool, quote, shown
@@ -128,7 +128,7 @@ class RedesignedPublishing:
         self._store(connection, shard, entries, batch=True)
         return OK
 
-    def create_topic(self, connection: Connection, command: Command) -> bytes:
+    def create_topic(self, _connection: Connection, command: Command) -> bytes:
         """INTERNAL_CREATE_TOPIC."""
         params = command.params
         if len(params) < _WITH_PARTITION:

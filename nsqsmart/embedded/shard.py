@@ -10,7 +10,8 @@ from math import inf
 from typing import Generic, TypeVar
 
 from nsqsmart.embedded.broker.consumer import Sink
-from nsqsmart.embedded.broker.partition import Entry, Partition
+from nsqsmart.embedded.broker.log import Entry
+from nsqsmart.embedded.broker.partition import Partition
 from nsqsmart.embedded.broker.records import Record
 from nsqsmart.embedded.loop import Loop
 from nsqsmart.embedded.refusals import Refused, not_leader

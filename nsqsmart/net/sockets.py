@@ -30,12 +30,15 @@ _TIMEVAL = struct.Struct("ll")
 def dial(address: Address, deadline: float, local_addr: Address | None = None) -> Socket:
     """Connect before *deadline* (monotonic seconds); raises :class:`ConnectError`."""
     failure: OSError | None = None
-    for resolved in resolve(address, deadline):
+    found = resolve(address, deadline)
+    for position, resolved in enumerate(found):
         left = deadline - monotonic()
         if left <= 0:
             break
         try:
-            return Socket(_connect(resolved, left, local_addr), address)
+            # A share each: the first address of a name may be one that never answers.
+            share = left / (len(found) - position)
+            return Socket(_connect(resolved, share, local_addr), address)
         except OSError as error:
             failure = error
     reason = failure or "no time left"
@@ -75,8 +78,16 @@ class Socket:
         self._limit_send(_SLICE)
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Send all of *data*; raises ConnectionLost (``sent`` True) or ResponseTimeout."""
-        limit = min(_SLICE, deadline - monotonic())
+        """Send all of *data*; raises ConnectionLost (``sent`` True) or ResponseTimeout.
+
+        ConnectError if there is no time left: nothing was sent then.
+        """
+        limit = _SLICE
+        left = deadline - monotonic()
+        if left < _SLICE:
+            if left <= 0:
+                raise ConnectError(f"no time left to send anything to {self.peer}")
+            limit = left
         if limit != self._send_limit:
             self._limit_send(limit)
         rest: bytes | memoryview = data
@@ -84,8 +95,7 @@ class Socket:
             try:
                 count = self._sock.send(rest, _NOSIGNAL)
             except BlockingIOError:
-                self._limit_send(self._left(deadline, "take what was sent"))
-                continue
+                count = 0
             except OSError as error:
                 raise ConnectionLost(
                     f"connection to {self.peer} lost: {error}", sent=True
@@ -94,10 +104,15 @@ class Socket:
                 return
             # A view, or a slow peer would have every rest of a large body copied.
             rest = memoryview(rest)[count:]
+            # After a part too: a peer that sips would hold us for as long as it likes.
+            self._limit_send(self._left(deadline, "take what was sent"))
 
     def recv(self, deadline: float) -> bytes:
         """At least one byte; raises ConnectionLost at the end, ResponseTimeout in silence."""
-        limit = min(_SLICE, deadline - monotonic())
+        limit = _SLICE
+        if deadline - monotonic() < _SLICE:
+            # Even if something is there: heartbeats without end would be listened to for ever.
+            limit = self._left(deadline, "answer")
         if limit != self._recv_limit:
             self._limit_recv(limit)
         while True:
@@ -127,7 +142,7 @@ class Socket:
 
     def block(self, write_timeout: float) -> None:
         """From now on a reader thread waits without limit; a send at most *write_timeout*."""
-        self._limit_recv(0.0)
+        _set_timeout(self._sock, socket.SO_RCVTIMEO, 0.0)
         self._limit_send(write_timeout)
 
     def read(self) -> bytes:
@@ -169,17 +184,15 @@ class Socket:
 
     def _limit_recv(self, seconds: float) -> None:
         self._recv_limit = seconds
-        _set_timeout(self._sock, socket.SO_RCVTIMEO, seconds)
+        _set_timeout(self._sock, socket.SO_RCVTIMEO, max(seconds, _SHORTEST))
 
     def _limit_send(self, seconds: float) -> None:
         self._send_limit = seconds
-        _set_timeout(self._sock, socket.SO_SNDTIMEO, seconds)
+        _set_timeout(self._sock, socket.SO_SNDTIMEO, max(seconds, _SHORTEST))
 
 
 def _set_timeout(sock: socket.socket, option: int, seconds: float) -> None:
-    """0 waits without limit; what is left of a deadline that has passed is the shortest wait."""
-    if seconds:
-        seconds = max(seconds, _SHORTEST)
+    """0 waits without limit."""
     whole = int(seconds)
     value = _TIMEVAL.pack(whole, int((seconds - whole) * 1_000_000))
     with contextlib.suppress(OSError):

@@ -7,7 +7,6 @@ both are repeated here, because clients meet both.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -22,6 +21,7 @@ _MAX_TAG = 100
 _MAX_SAMPLE_RATE = 99
 _DEFAULT_DEFLATE_LEVEL = 6
 _INT64 = 2**63
+_UNDECODABLE = "IDENTIFY failed to decode JSON body"
 
 
 class IdentifyRefused(Exception):
@@ -99,7 +99,7 @@ def settle(body: bytes, policy: Policy, before: Settled) -> Settled:
 
     Raises :class:`IdentifyRefused`.
     """
-    asked = _Document(body)
+    asked = _Document(body, policy)
     heartbeat = _heartbeat(asked.integer("heartbeat_interval"), policy, before)
     size, timeout = _buffer(asked, policy, before)
     sample_rate = asked.integer("sample_rate")
@@ -231,10 +231,30 @@ def encode_reply(settled: Settled, policy: Policy) -> bytes:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-class _Document:
-    """A JSON object as Go decodes it: keys in any case, the last one wins, null is absent."""
+_COMMON_FIELDS: dict[str, type] = {
+    "client_id": str,
+    "hostname": str,
+    "user_agent": str,
+    "feature_negotiation": bool,
+    "heartbeat_interval": int,
+    "output_buffer_size": int,
+    "output_buffer_timeout": int,
+    "sample_rate": int,
+    "msg_timeout": int,
+    "tls_v1": bool,
+    "snappy": bool,
+    "deflate": bool,
+    "deflate_level": int,
+}
 
-    def __init__(self, body: bytes) -> None:
+
+class _Document:
+    """A JSON object as Go decodes it: keys in any case, the last one wins, null is absent.
+
+    Every known field is looked at before any value is judged, as decoding precedes judging.
+    """
+
+    def __init__(self, body: bytes, policy: Policy) -> None:
         try:
             document = json.loads(
                 body.decode("utf-8", "replace"),
@@ -242,40 +262,33 @@ class _Document:
                 parse_constant=_refuse,
             )
         except (ValueError, RecursionError) as error:
-            raise IdentifyRefused("IDENTIFY failed to decode JSON body") from error
+            raise IdentifyRefused(_UNDECODABLE) from error
         if document is not None and not isinstance(document, _Folded):
             _refuse()
         self._values: dict[str, Any] = document.folded if document is not None else {}
+        fields = _COMMON_FIELDS | (_REDESIGNED_FIELDS if policy.redesigned else {})
+        for name, kind in fields.items():
+            value = self._values.get(name)
+            # Floats are no integers to Go, 5000.0 neither; nor is anything beyond 64 bits.
+            wide = type(value) is int and not -_INT64 <= value < _INT64
+            if value is not None and (type(value) is not kind or wide):
+                _refuse()
 
     def integer(self, name: str) -> int:
-        """0 if absent; floats are no integers to Go, 5000.0 neither."""
-        value: int = self._typed(name, int, 0)
-        if not -_INT64 <= value < _INT64:
-            _refuse()
-        return value
+        """0 if absent."""
+        return int(self._values.get(name) or 0)
 
     def flag(self, name: str) -> bool:
         """False if absent."""
-        value: bool = self._typed(name, bool, default=False)
-        return value
+        return bool(self._values.get(name))
 
     def text(self, name: str) -> str:
         """Empty if absent."""
-        value: str = self._typed(name, str, "")
-        return value
+        return str(self._values.get(name) or "")
 
     def object(self, name: str) -> dict[str, Any] | None:
         """None if absent."""
-        value: dict[str, Any] | None = self._typed(name, _Folded, None)
-        return value
-
-    def _typed(self, name: str, kind: Callable[..., Any], default: Any) -> Any:
-        value = self._values.get(name)
-        if value is None:
-            return default
-        if type(value) is not kind:
-            _refuse()
-        return value
+        return self._values.get(name)
 
 
 class _Folded(dict[str, Any]):
@@ -286,5 +299,14 @@ class _Folded(dict[str, Any]):
         self.folded = {name.lower(): value for name, value in pairs if value is not None}
 
 
+_REDESIGNED_FIELDS: dict[str, type] = {
+    "short_id": str,
+    "long_id": str,
+    "desired_tag": str,
+    "extend_support": bool,
+    "ext_filter": _Folded,
+}
+
+
 def _refuse(*_: object) -> NoReturn:
-    raise IdentifyRefused("IDENTIFY failed to decode JSON body")
+    raise IdentifyRefused(_UNDECODABLE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -111,7 +112,7 @@ class Channel(ABC):
         """An upper bound of what may be sent."""
         return len(self.requeued) + self.log.visible - self.cursor
 
-    def _take_for(self, consumer: Consumer, count: int) -> list[Record]:
+    def _take_for(self, consumer: Consumer, count: int) -> list[Record]:  # noqa: ARG002 - the interface has it
         """Up to *count* messages for *consumer*."""
         return self._take(count)
 
@@ -261,7 +262,7 @@ class Channel(ABC):
                 del self.deferred[key]
                 self._put_back(held.record)
 
-    def _time_out(self, consumer: Consumer, record: Record) -> None:
+    def _time_out(self, consumer: Consumer, record: Record) -> None:  # noqa: ARG002 - the interface has it
         self._count_delivery(record)
         self._put_back(record)
 
@@ -287,6 +288,13 @@ class Channel(ABC):
     @abstractmethod
     def _abandon(self, consumer: Consumer, now: float) -> None:
         """What becomes of the messages that a lost connection had in hand."""
+
+    def leave_out(self, indexes: Iterable[int]) -> None:
+        """These were finished in an earlier life."""
+        for index in indexes:
+            if index >= self.cursor:
+                self._skip.add(index)
+                self.confirmed.add(index)
 
     def empty(self) -> None:
         """Forget everything that waits or is in flight."""

@@ -115,7 +115,7 @@ def _relation(rules: dict[str, Any]) -> Callable[[dict[str, Any]], bool] | None:
         return None
     relation = {"all": all, "any": any}.get(str(rules.get("filter_ext_key")))
     if relation is None:
-        return lambda values: False
+        return lambda _: False
     return lambda values: relation(_value(values, key) == data for key, data in wanted)
 
 

@@ -21,6 +21,10 @@ class RedesignedIds:
         self._last += 1
         return self._base + self._last
 
+    def resume(self, last: int) -> None:
+        """Go on behind *last*."""
+        self._last = last - self._base
+
     def skip(self) -> None:
         """Leave one id out, as a leader switch does (cluster 10)."""
         self._last += 1

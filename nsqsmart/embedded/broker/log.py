@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from nsqsmart.embedded.broker.ids import OriginalIds, RedesignedIds
 from nsqsmart.embedded.broker.records import (
@@ -11,11 +13,16 @@ from nsqsmart.embedded.broker.records import (
     Extension,
     Record,
     extension_size,
-    plain_frame,
 )
-from nsqsmart.wire.messages import redesigned_id
+from nsqsmart.wire.frames import MESSAGE
+
+Entry = tuple[bytes, int, Extension | None]
+"""What is published: body, trace id (0 for none), extension header."""
 
 _DROP_AT_ONCE = 4096
+_NO_TRACE = bytes(8)
+# The frame of a first delivery in the plain layout (protocol 3.1); its size is the record's.
+_pack = struct.Struct(">IIQH16s").pack
 
 
 class Log(ABC):
@@ -52,23 +59,36 @@ class Log(ABC):
     ) -> Record:
         """Store a message; *timestamp* in nanoseconds since the epoch."""
         message_id, key = self._identify(timestamp, trace_id)
-        size = len(body) + RECORD_OVERHEAD
+        length = len(body)
+        size = length + RECORD_OVERHEAD
         if self.extended:
             size += extension_size(ext)
         offset, records = self.next_offset, self.records
-        record = Record(
-            plain_frame(timestamp, message_id, body),
-            key,
-            self.base + len(records),
-            offset,
-            size,
-            ext,
-        )
+        index = self.base + len(records)
+        frame = _pack(length + RECORD_OVERHEAD, MESSAGE, timestamp, 1, message_id) + body
+        record = Record(frame, key, index, offset, size, ext)
         records.append(record)
         self.next_offset = offset + size
         if not self.frozen:
-            self.visible = record.index + 1
+            self.visible = index + 1
         return record
+
+    def append_all(self, entries: Sequence[Entry], timestamp: int) -> list[Record]:
+        """Store several messages, in order."""
+        append = self.append
+        return [append(body, timestamp, trace, ext) for body, trace, ext in entries]
+
+    def restore(self, frame: bytes, offset: int, size: int, ext: Extension | None) -> None:
+        """Take back a record of an earlier life."""
+        message_id = frame[18:34]
+        key, index = self._known(message_id), self.base + len(self.records)
+        self.records.append(Record(frame, key, index, offset, size, ext))
+        self.next_offset = offset + size
+        self.visible = index + 1
+
+    @abstractmethod
+    def _known(self, message_id: bytes) -> bytes:
+        """The key of an id that was given before; later ones follow it."""
 
     def freeze(self, *, frozen: bool) -> None:
         """Show no more records, or all of them again."""
@@ -112,9 +132,13 @@ class RedesignedLog(Log):
         super().__init__(extended=extended)
         self.ids = ids
 
-    def _identify(self, timestamp: int, trace_id: int) -> tuple[bytes, bytes]:
-        message_id = redesigned_id(self.ids.take(), trace_id)
-        return message_id, message_id[:8]
+    def _identify(self, timestamp: int, trace_id: int) -> tuple[bytes, bytes]:  # noqa: ARG002 - the interface has it
+        key = self.ids.take().to_bytes(8)
+        return key + (trace_id.to_bytes(8) if trace_id else _NO_TRACE), key
+
+    def _known(self, message_id: bytes) -> bytes:
+        self.ids.resume(int.from_bytes(message_id[:8]))
+        return message_id[:8]
 
 
 class OriginalLog(Log):
@@ -124,6 +148,9 @@ class OriginalLog(Log):
         super().__init__()
         self._ids = ids
 
-    def _identify(self, timestamp: int, trace_id: int) -> tuple[bytes, bytes]:
+    def _identify(self, timestamp: int, trace_id: int) -> tuple[bytes, bytes]:  # noqa: ARG002 - the interface has it
         message_id = self._ids.take(timestamp)
         return message_id, message_id
+
+    def _known(self, message_id: bytes) -> bytes:
+        return message_id

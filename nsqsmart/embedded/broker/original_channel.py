@@ -47,13 +47,13 @@ class OriginalChannel(Channel):
             self.defer(record, now + min(delay, self.limits.max_requeue_delay))
         return None
 
-    def _refuse(self, consumer: Consumer, key: bytes) -> str:
+    def _refuse(self, consumer: Consumer, key: bytes) -> str:  # noqa: ARG002 - the interface has it
         return NOT_OWNER if self._owner(key) or key in self.orphans else NOT_IN_FLIGHT
 
     def _put_back(self, record: Record) -> None:
         self.requeued.append((self.log.visible, record))
 
-    def _abandon(self, consumer: Consumer, now: float) -> None:
+    def _abandon(self, consumer: Consumer, now: float) -> None:  # noqa: ARG002 - the interface has it
         timeout = consumer.subscription.msg_timeout
         touched = {key: deadline for key, (_, _, deadline) in consumer.touched.items()}
         for record, delivered in consumer.take_all():

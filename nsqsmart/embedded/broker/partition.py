@@ -9,13 +9,10 @@ from nsqsmart.embedded.broker.alarm import Alarm
 from nsqsmart.embedded.broker.channel import Channel, Limits, Surroundings
 from nsqsmart.embedded.broker.consumer import Consumer, Sink
 from nsqsmart.embedded.broker.ids import OriginalIds, RedesignedIds
-from nsqsmart.embedded.broker.log import Log, OriginalLog, RedesignedLog
+from nsqsmart.embedded.broker.log import Entry, Log, OriginalLog, RedesignedLog
 from nsqsmart.embedded.broker.original_channel import OriginalChannel
-from nsqsmart.embedded.broker.records import Extension, Record
+from nsqsmart.embedded.broker.records import Record
 from nsqsmart.embedded.broker.redesigned_channel import RedesignedChannel
-
-Entry = tuple[bytes, int, Extension | None]
-"""What is published: body, trace id (0 for none), extension header."""
 
 _KEPT_BYTES = 512 * 1024 * 1024
 """Beyond this, records that every channel has finished are dropped."""
@@ -43,9 +40,7 @@ class Partition:
 
         *timestamp* is nanoseconds since the epoch, *now* seconds of the caller's clock.
         """
-        append = self.log.append
-        records = [append(body, timestamp, trace, ext) for body, trace, ext in entries]
-        return records, self.pump(now)
+        return self.log.append_all(entries, timestamp), self.pump(now)
 
     def pump(self, now: float) -> list[Sink]:
         """Let every channel send what it may; returns the sinks to flush."""

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from nsqsmart.wire.frames import MESSAGE
 from nsqsmart.wire.messages import EXT_NONE, PLAIN, MessageLayout
 
-_HEAD = struct.Struct(">IIQH")
 _PREFIX = struct.Struct(">II")
 _DETAIL = struct.Struct(">QI")
 _EXT = struct.Struct(">BH")
@@ -68,11 +67,6 @@ class Record:
     def timestamp(self) -> int:
         """When it was accepted, in nanoseconds since the epoch."""
         return int.from_bytes(self.frame[8:16])
-
-
-def plain_frame(timestamp: int, message_id: bytes, body: bytes) -> bytes:
-    """The frame of a first delivery in the plain layout (protocol 3.1)."""
-    return _HEAD.pack(len(body) + 30, MESSAGE, timestamp, 1) + message_id + body
 
 
 def extension_size(ext: Extension | None) -> int:

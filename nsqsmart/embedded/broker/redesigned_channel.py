@@ -125,7 +125,7 @@ class RedesignedChannel(Channel):
         if reason is None and delay > 0:
             reason = self._defer_held(consumer, key, delay, now)
         elif reason is None:
-            self._give_back(consumer, key)
+            self._give_back(consumer)
             record = consumer.take(key)
             if record is not None:
                 self._count_delivery(record[0])
@@ -151,13 +151,13 @@ class RedesignedChannel(Channel):
             and due >= delivered + consumer.subscription.msg_timeout
         ):
             return TOO_MUCH_DEFERRED
-        self._give_back(consumer, key)
+        self._give_back(consumer)
         consumer.take(key)
         self._count_delivery(record)
         self.defer(record, due)
         return None
 
-    def _give_back(self, consumer: Consumer, key: bytes) -> None:
+    def _give_back(self, consumer: Consumer) -> None:
         consumer.requeued += 1
         self.requeue_count += 1
 
@@ -183,7 +183,7 @@ class RedesignedChannel(Channel):
         consumer.failed()
         super()._time_out(consumer, record)
 
-    def _abandon(self, consumer: Consumer, now: float) -> None:
+    def _abandon(self, consumer: Consumer, now: float) -> None:  # noqa: ARG002 - the interface has it
         """At once to somebody else, and this delivery does not count (protocol 3.4)."""
         for record, _ in consumer.take_all():
             self.attempts[record.index] = self.attempts.get(record.index, 1) - 1

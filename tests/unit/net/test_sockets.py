@@ -1,0 +1,214 @@
+"""Every blocking call ends at its deadline, whatever the peer does meanwhile."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nsqsmart.errors import ConnectError, ConnectionLost, ResponseTimeout
+from nsqsmart.names import Address
+from nsqsmart.net.sockets import Socket, dial
+
+SLACK = 0.5
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Socket, socket.socket]]:
+    """A Socket under test, and the peer's plain end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = Address(*listener.getsockname()[:2])
+        sock = dial(address, time.monotonic() + 5)
+        peer, _ = listener.accept()
+    with peer:
+        yield sock, peer
+    sock.drop()
+
+
+def in_time(seconds: float, call) -> BaseException | None:
+    """What *call* raises, which must be at *seconds* from now and not much later."""
+    started = time.monotonic()
+    try:
+        call(started + seconds)
+    except Exception as error:
+        caught = error
+    else:
+        caught = None
+    assert time.monotonic() - started < seconds + SLACK
+    return caught
+
+
+def test_what_is_sent_arrives_whole(pair):
+    sock, peer = pair
+    data = bytes(range(256)) * 40_000
+    received = bytearray()
+
+    def read() -> None:
+        while len(received) < len(data):
+            received.extend(peer.recv(65536))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    sock.send(data, time.monotonic() + 20)
+    thread.join(20)
+    assert received == data
+
+
+def test_silence_ends_a_recv(pair):
+    sock, _ = pair
+    assert isinstance(in_time(0.2, sock.recv), ResponseTimeout)
+
+
+def test_silence_longer_than_a_slice_ends_a_recv(pair):
+    sock, _ = pair
+    assert isinstance(in_time(1.2, sock.recv), ResponseTimeout)
+
+
+def test_a_peer_that_reads_nothing_ends_a_send(pair):
+    sock, _ = pair
+    error = in_time(0.3, lambda deadline: sock.send(bytes(50_000_000), deadline))
+    assert isinstance(error, ResponseTimeout)
+
+
+def test_a_peer_that_reads_slowly_ends_a_send(pair):
+    sock, peer = pair
+    done = threading.Event()
+
+    def sip() -> None:
+        while not done.wait(0.005):
+            peer.recv(65536)
+
+    thread = threading.Thread(target=sip)
+    thread.start()
+    try:
+        error = in_time(0.6, lambda deadline: sock.send(bytes(200_000_000), deadline))
+    finally:
+        done.set()
+        thread.join(5)
+    assert isinstance(error, ResponseTimeout)
+
+
+def test_a_peer_that_always_says_something_ends_a_recv_after_its_deadline(pair):
+    sock, peer = pair
+    peer.sendall(b"x" * 100)
+    assert sock.recv(time.monotonic() + 1)
+    peer.sendall(b"x" * 100)
+    with pytest.raises(ResponseTimeout):
+        while True:
+            sock.recv(time.monotonic() - 1)
+
+
+def test_a_deadline_that_has_passed_is_no_wait_without_limit(pair, monkeypatch):
+    sock, _ = pair
+    now = time.monotonic()
+    monkeypatch.setattr("nsqsmart.net.sockets.monotonic", lambda: now)
+    with pytest.raises(ResponseTimeout):
+        sock.recv(now)
+
+
+def test_the_end_is_a_lost_connection(pair):
+    sock, peer = pair
+    peer.close()
+    with pytest.raises(ConnectionLost) as caught:
+        sock.recv(time.monotonic() + 5)
+    assert caught.value.sent
+    with pytest.raises(ConnectionLost):
+        for _ in range(100):
+            sock.send(b"x" * 100_000, time.monotonic() + 5)
+
+
+def test_recv_now_tells_nothing_from_the_end(pair):
+    sock, peer = pair
+    assert sock.recv_now() is None
+    peer.sendall(b"abc")
+    assert sock.recv(time.monotonic() + 5) == b"abc"
+    assert sock.recv_now() is None
+    peer.close()
+    assert in_time(0.5, lambda _deadline: sock.read()) is None
+    assert sock.recv_now() == b""
+
+
+def test_hang_up_wakes_a_reader(pair):
+    sock, _ = pair
+    sock.block(5)
+    ended = threading.Event()
+
+    def read() -> None:
+        assert sock.read() == b""
+        ended.set()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    sock.hang_up()
+    assert ended.wait(5)
+    thread.join(5)
+
+
+def test_after_drop_everything_fails_and_nothing_raises_that_may_not(pair):
+    sock, _ = pair
+    sock.drop()
+    sock.drop()
+    sock.hang_up()
+    with pytest.raises(ConnectionLost):
+        sock.send(b"x", time.monotonic() + 1)
+    with pytest.raises(ConnectionLost):
+        sock.recv(time.monotonic() + 1)
+    with pytest.raises(OSError):
+        sock.try_send(b"x")
+    with pytest.raises(OSError):
+        sock.write(b"x")
+
+
+def test_block_and_write_bound_each_write(pair):
+    sock, _ = pair
+    sock.block(0.2)
+    started = time.monotonic()
+    with pytest.raises(OSError):
+        sock.write(bytes(50_000_000))
+    assert time.monotonic() - started < 0.2 + SLACK
+    assert sock.try_send(b"x") == 0
+
+
+def test_a_refused_connection_says_who(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = Address(*listener.getsockname()[:2])
+    with pytest.raises(ConnectError, match=str(address.port)):
+        dial(address, time.monotonic() + 5)
+
+
+def test_no_time_left_dials_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with pytest.raises(ConnectError, match="no time left"):
+            dial(Address(*listener.getsockname()[:2]), time.monotonic() - 1)
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+def test_an_address_that_never_answers_leaves_time_for_the_next(monkeypatch):
+    """Of two addresses of one name the first may be a black hole."""
+    from nsqsmart.net import sockets
+    from nsqsmart.net.resolving import Resolved
+
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as hole,
+        socket.create_server(("127.0.0.1", 0)) as good,
+    ):
+        # A full backlog: the kernel drops further SYNs.
+        fillers = []
+        for _ in range(4):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex(hole.getsockname())
+            fillers.append(filler)
+        found = [Resolved(socket.AF_INET, each.getsockname()) for each in (hole, good)]
+        monkeypatch.setattr(sockets, "resolve", lambda _address, _deadline: found)
+        started = time.monotonic()
+        sock = dial(Address("both", 1), started + 1)
+        assert time.monotonic() - started < 1
+        sock.drop()
+        for filler in fillers:
+            filler.close()
