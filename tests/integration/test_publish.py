@@ -96,23 +96,28 @@ def test_an_untraced_receipt_knows_no_position(producer):
 
 
 def test_a_partition_that_takes_no_writes_for_a_while_is_waited_for(cluster, producer):
-    for partition in range(3):
-        cluster.set_writable("t", partition, False)
-    done = threading.Event()
+    producer.publish("t", b"before", partition=0)
+    cluster.set_writable("t", 0, False)
 
     def allow() -> None:
-        eventually(lambda: cluster.log.of("PUB"))
-        for partition in range(3):
-            cluster.set_writable("t", partition, True)
-        done.set()
+        # Refused once by the old leader; from then on no lookup names one.
+        eventually(lambda: len(cluster.log.of("PUB")) == 2)
+        cluster.set_writable("t", 0, True)
 
     thread = threading.Thread(target=allow)
     thread.start()
-    receipt = producer.publish("t", b"x", key="k", timeout=15)
+    receipt = producer.publish("t", b"x", partition=0, timeout=15)
     thread.join()
-    assert done.is_set()
     assert receipt.attempts >= 2
-    assert bodies(cluster) == {b"x": 1}
+    assert bodies(cluster) == {b"before": 1, b"x": 1}
+
+
+def test_a_partition_that_takes_no_writes_till_the_end_is_unavailable(cluster, producer):
+    cluster.set_writable("t", 0, False)
+    with pytest.raises(PartitionUnavailable, match="partition 0 of 't' has no leader") as caught:
+        producer.publish("t", b"x", partition=0, timeout=1.5)
+    assert caught.value.outcome is Outcome.NOT_SENT
+    assert bodies(cluster) == {}
 
 
 @pytest.mark.parametrize("code", ["E_PUB_FAILED", "E_FAILED_ON_NOT_LEADER", "E_INVALID"])
