@@ -11,7 +11,7 @@ import math
 from time import monotonic
 
 from nsqsmart.config import ClientConfig
-from nsqsmart.errors import ProtocolError, TransportError
+from nsqsmart.errors import ConnectionLost, ProtocolError, TransportError
 from nsqsmart.names import Address, Dialect
 from nsqsmart.net.handshake import Greeting, shake_hands
 from nsqsmart.net.sockets import Socket, dial
@@ -150,10 +150,14 @@ class Connection:
             return False
         if self._frames.buffered or any(frame.data != HEARTBEAT for frame in frames):
             return False
-        nop = self.transport.encode(commands.NOP)
+        return not frames or self._answer_heartbeats()
+
+    def _answer_heartbeats(self) -> bool:
+        """One NOP, encoded only to be sent: layers count what they have encoded."""
         try:
-            return not frames or self._socket.try_send(nop) == len(nop)
-        except OSError:
+            nop = self.transport.encode(commands.NOP)
+            return self._socket.try_send(nop) == len(nop)
+        except (OSError, ConnectionLost):
             return False
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from nsqsmart.errors import ConnectionLost
 from nsqsmart.net.transport import Transport
 from nsqsmart.wire import commands
 
@@ -102,15 +103,15 @@ class Outbox:
         """Under the send lock. False if the kernel did not take everything."""
         # Cleared before the lists are taken: an ack behind this line sets it again.
         self.dirty = False
-        data = self._unsent + self._encode(self._collect())
-        self._unsent = b""
         socket = self._transport.socket
         try:
+            data = self._unsent + self._encode(self._collect())
+            self._unsent = b""
             if wait:
                 socket.write(data)
                 return True
             self._unsent = data[socket.try_send(data) :]
-        except OSError:
+        except (OSError, ConnectionLost):  # the latter from TLS, which can encrypt no more
             # The reader learns why from the socket.
             self.break_off()
             return False

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nsqsmart.config import ClientConfig
-from nsqsmart.errors import ConfigError, ConnectError, ProtocolError
+from nsqsmart.errors import ConfigError, ConnectError, ConnectionLost, ProtocolError
 from nsqsmart.net.sockets import Socket
 
 _PIECE = 64 * 1024
@@ -78,9 +78,13 @@ class TlsStream:
             return
 
     def outgoing(self, data: bytes) -> bytes:
-        """Encrypt; includes what reading made TLS want to say."""
+        """Encrypt; includes what reading made TLS want to say. Raises ConnectionLost."""
         with self._lock:
-            self._tls.write(data)
+            try:
+                self._tls.write(data)
+            except ssl.SSLError as error:
+                # An alert that was read, say: nothing of *data* has left.
+                raise ConnectionLost(f"TLS stream broken: {error}") from error
             return self._outgoing.read()
 
     def incoming(self, data: bytes) -> Iterator[bytes]:

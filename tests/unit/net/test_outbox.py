@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
+import ssl
 import threading
 
 import pytest
 
+from nsqsmart.errors import ConnectionLost
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.wire import commands
 from tests.helpers import eventually
@@ -118,9 +121,10 @@ def test_a_heartbeat_is_answered_by_nop_or_by_anything_else(outbox, wire):
     outbox.answer_heartbeat()
     assert wire.writes == [b"NOP\n"]
     outbox.rdy = 100
+    outbox.flush()
     outbox.ack(ident(0))
     outbox.answer_heartbeat()
-    assert b"NOP" not in wire.sent[4:]
+    assert wire.writes[1:] == [b"RDY 100\n", fin(0)]
 
 
 def test_what_the_kernel_did_not_take_leaves_first_and_whole(outbox, wire, dirty):
@@ -151,18 +155,16 @@ def test_a_broken_socket_ends_it_for_good(outbox, wire):
     assert wire.writes == []
 
 
-def test_a_layer_that_cannot_encode_ends_it_too(outbox, wire):
-    import ssl
+@pytest.mark.parametrize("error", [ssl.SSLError("shutdown"), ConnectionLost("TLS is broken")])
+def test_a_layer_that_cannot_encode_ends_it_too(outbox, wire, error):
+    def encode(data: bytes) -> bytes:
+        raise error
 
-    class Broken:
-        def outgoing(self, data: bytes) -> bytes:
-            raise ssl.SSLError("protocol is shutdown")
-
-    wire.layers = (Broken(),)
-    wire.encode = Broken().outgoing
+    wire.layers, wire.encode = ("tls",), encode
     outbox.rdy = 1
     outbox.flush()
     assert outbox.broken
+    assert wire.hung_up
 
 
 def test_answers_are_counted_however_many_threads_give_them(outbox, wire):
@@ -229,7 +231,7 @@ def test_nothing_is_lost_doubled_or_torn_between_many_threads(wire):
     assert sorted(answered) == [ident(b * 10_000 + n) for b in range(6) for n in range(1000)]
     levels = [each[2] for each in found if each[2]]
     assert levels[-1] == b"7"
-    assert all(one != other for one, other in zip(levels, levels[1:], strict=False))
+    assert all(one != other for one, other in itertools.pairwise(levels))
     rest = re.sub(rb"(FIN|REQ) (.{16})( 5)?\n|RDY (\d+)\n|NOP\n", b"", wire.sent, flags=re.DOTALL)
     assert rest == b""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nsqsmart.errors import ConnectError, ConnectionLost, ResponseTimeout
+from nsqsmart.errors import ConnectError, ConnectionLost, ResponseTimeout, TransportError
 from nsqsmart.names import Address
 from nsqsmart.net.sockets import Socket, dial
 
@@ -28,15 +28,14 @@ def pair() -> Iterator[tuple[Socket, socket.socket]]:
     sock.drop()
 
 
-def in_time(seconds: float, call) -> BaseException | None:
+def in_time(seconds: float, call) -> TransportError | None:
     """What *call* raises, which must be at *seconds* from now and not much later."""
     started = time.monotonic()
+    caught: TransportError | None = None
     try:
         call(started + seconds)
-    except Exception as error:
+    except TransportError as error:
         caught = error
-    else:
-        caught = None
     assert time.monotonic() - started < seconds + SLACK
     return caught
 
@@ -97,8 +96,7 @@ def test_a_peer_that_always_says_something_ends_a_recv_after_its_deadline(pair):
     assert sock.recv(time.monotonic() + 1)
     peer.sendall(b"x" * 100)
     with pytest.raises(ResponseTimeout):
-        while True:
-            sock.recv(time.monotonic() - 1)
+        sock.recv(time.monotonic() - 1)
 
 
 def test_a_deadline_that_has_passed_is_no_wait_without_limit(pair, monkeypatch):
@@ -115,9 +113,9 @@ def test_the_end_is_a_lost_connection(pair):
     with pytest.raises(ConnectionLost) as caught:
         sock.recv(time.monotonic() + 5)
     assert caught.value.sent
+    # The first bytes may still be taken: the reset that answers them ends the rest.
     with pytest.raises(ConnectionLost):
-        for _ in range(100):
-            sock.send(b"x" * 100_000, time.monotonic() + 5)
+        sock.send(b"x" * 50_000_000, time.monotonic() + 5)
 
 
 def test_recv_now_tells_nothing_from_the_end(pair):
@@ -156,9 +154,9 @@ def test_after_drop_everything_fails_and_nothing_raises_that_may_not(pair):
         sock.send(b"x", time.monotonic() + 1)
     with pytest.raises(ConnectionLost):
         sock.recv(time.monotonic() + 1)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="Bad file descriptor"):
         sock.try_send(b"x")
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="Bad file descriptor"):
         sock.write(b"x")
 
 
@@ -166,7 +164,7 @@ def test_block_and_write_bound_each_write(pair):
     sock, _ = pair
     sock.block(0.2)
     started = time.monotonic()
-    with pytest.raises(OSError):
+    with pytest.raises(BlockingIOError):
         sock.write(bytes(50_000_000))
     assert time.monotonic() - started < 0.2 + SLACK
     assert sock.try_send(b"x") == 0

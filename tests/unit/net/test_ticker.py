@@ -118,7 +118,9 @@ def test_it_sleeps_while_nothing_is_due(monkeypatch):
     ticker = Ticker("test", lambda: False, 0.001)
     waits = []
     real = ticker._changed.wait
-    monkeypatch.setattr(ticker._changed, "wait", lambda timeout: (waits.append(timeout), real(timeout)))
+    monkeypatch.setattr(
+        ticker._changed, "wait", lambda timeout: (waits.append(timeout), real(timeout))
+    )
     ticker.start()
     done = threading.Event()
     ticker.at(monotonic(), done.set)
