@@ -12,15 +12,20 @@ The house, from the ground: ``errors``, ``names`` and ``config``; ``wire`` (byte
 ``embedded`` and ``cli`` are rooms beside it. Imports only go down.
 """
 
-from nsqsmart import errors
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from nsqsmart._version import __version__
-from nsqsmart.client.closing import CloseReport
-from nsqsmart.client.consumer import Consumer
-from nsqsmart.client.message import Message, Requeue
-from nsqsmart.client.producer import Producer
-from nsqsmart.client.receipt import Receipt
-from nsqsmart.config import ConsumerConfig, ProducerConfig
-from nsqsmart.errors import NsqError, Outcome, PublishError
+
+if TYPE_CHECKING:
+    from nsqsmart import errors
+    from nsqsmart.client.closing import CloseReport
+    from nsqsmart.client.consumer import Consumer
+    from nsqsmart.client.message import Message, Requeue
+    from nsqsmart.client.producer import Producer
+    from nsqsmart.client.receipt import Receipt
+    from nsqsmart.config import ConsumerConfig, ProducerConfig
+    from nsqsmart.errors import NsqError, Outcome, PublishError
 
 __all__ = [
     "CloseReport",
@@ -37,3 +42,31 @@ __all__ = [
     "__version__",
     "errors",
 ]
+
+_HOMES = {
+    "CloseReport": "nsqsmart.client.closing",
+    "Consumer": "nsqsmart.client.consumer",
+    "ConsumerConfig": "nsqsmart.config",
+    "Message": "nsqsmart.client.message",
+    "NsqError": "nsqsmart.errors",
+    "Outcome": "nsqsmart.errors",
+    "Producer": "nsqsmart.client.producer",
+    "ProducerConfig": "nsqsmart.config",
+    "PublishError": "nsqsmart.errors",
+    "Receipt": "nsqsmart.client.receipt",
+    "Requeue": "nsqsmart.client.message",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for: a cron job that publishes does not wait for the Consumer."""
+    if name == "errors":
+        return import_module("nsqsmart.errors")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

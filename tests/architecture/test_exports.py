@@ -39,7 +39,22 @@ def test_a_star_import_gives_what_is_promised() -> None:
     assert set(nsqsmart.__all__) <= set(namespace)
 
 
-def test_importing_the_front_door_loads_nothing_heavy() -> None:
-    code = f"import sys, nsqsmart; print([name for name in {HEAVY!r} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert result.stdout.strip() == "[]", result.stderr
+def loaded_by(code: str, names: tuple[str, ...]) -> str:
+    check = f"import sys; {code}; print([name for name in {names!r} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
+    return result.stdout.strip() or result.stderr
+
+
+def test_everything_in_the_front_door_loads_nothing_heavy() -> None:
+    assert loaded_by("from nsqsmart import *", HEAVY) == "[]"
+
+
+def test_the_front_door_opens_only_what_is_asked_for() -> None:
+    assert loaded_by("import nsqsmart", ("nsqsmart.client", "nsqsmart.errors", "ssl")) == "[]"
+    assert loaded_by("from nsqsmart import Producer", ("nsqsmart.client.consumer",)) == "[]"
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'nsqsmart' has no attribute 'Publisher'"):
+        _ = nsqsmart.Publisher
+    assert dir(nsqsmart) == sorted(nsqsmart.__all__)
