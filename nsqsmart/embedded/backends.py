@@ -311,8 +311,10 @@ class RedesignedBackend:
 
     def leader(self, topic: str, partition: int) -> Nsqd:
         """Raises LookupError while there is none."""
-        leader = self._coordinator.slot(topic, partition).leader
-        if leader is None:
+        slot = self._coordinator.slot(topic, partition)
+        leader = slot.leader
+        # A dead one is its slot's leader until its session has expired.
+        if leader is None or slot.shard.leader is not leader.node:
             raise LookupError(f"partition {partition} of topic {topic!r} has no leader")
         return leader
 

@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import suppress
 from enum import IntEnum
+from math import inf
 from typing import Any
 
 from nsqsmart.embedded.broker.consumer import Consumer, Sink
@@ -61,7 +62,7 @@ class Connection:
         self.closed = threading.Event()
         self._waiting_since = time.monotonic()
         self._beat = 0
-        self._deadline_set = False
+        self._silence_checked_at = inf
 
     # ---------------------------------------------------------------------------------- reading
 
@@ -131,7 +132,7 @@ class Connection:
         self.outbox.stall_limit = interval or self.node.options.client_timeout
         if interval:
             self._schedule_beat(self._beat, interval, time.monotonic() + interval)
-        self._watch_silence()
+        self.watch_silence()
 
     def _schedule_beat(self, beat: int, interval: float, due: float) -> None:
         def tick() -> None:
@@ -148,27 +149,33 @@ class Connection:
         """A command was carried out: the silence begins anew."""
         self._waiting_since = time.monotonic()
 
-    def _watch_silence(self) -> None:
-        """One timer per connection, set again only when it fires."""
-        if not self._deadline_set and self.settled.heartbeat_interval:
-            self._deadline_set = True
-            self.node.loop.call_at(self._silent_at(), self._check_silence)
+    def watch_silence(self) -> None:
+        """See to it that a silent client is noticed; again whenever the interval has changed."""
+        if not self.settled.heartbeat_interval:
+            return
+        due = self._silent_at()
+        if due < self._silence_checked_at:
+            self._check_silence_at(due)
+
+    def _check_silence_at(self, due: float) -> None:
+        """One timer per connection is in force; an earlier one takes the place of a later one."""
+        self._silence_checked_at = due
+        self.node.loop.call_at(due, lambda: self._check_silence(due))
 
     def _silent_at(self) -> float:
         intervals = 3 if self.node.options.redesigned else 2
         return self._waiting_since + intervals * self.settled.heartbeat_interval / 1000
 
-    def _check_silence(self) -> None:
-        self._deadline_set = False
-        if self.closed.is_set() or not self.settled.heartbeat_interval:
+    def _check_silence(self, due: float) -> None:
+        if self.closed.is_set() or due != self._silence_checked_at:
             return
-        if not self.node.hung and self._silent_at() <= time.monotonic():
+        self._silence_checked_at = inf
+        if self.node.hung:
+            self._check_silence_at(time.monotonic() + 1)
+        elif self.settled.heartbeat_interval and self._silent_at() <= time.monotonic():
             self.end()
-        elif self.node.hung:
-            self._deadline_set = True
-            self.node.loop.call_at(time.monotonic() + 1, self._check_silence)
         else:
-            self._watch_silence()
+            self.watch_silence()
 
     # ------------------------------------------------------------------------------------ ending
 

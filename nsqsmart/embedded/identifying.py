@@ -48,6 +48,8 @@ def identify(connection: Connection, command: Command) -> None:  # noqa: ARG001 
         connection.identified = True
         connection.line_done()
         connection.start_heartbeat()
+    else:
+        connection.watch_silence()
     connection.respond(encode_reply(settled, policy))
     if settled.tls:
         _start_tls(connection)

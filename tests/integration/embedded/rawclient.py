@@ -24,7 +24,9 @@ V1 = {"Accept": "application/vnd.nsq; version=1.0"}
 class RawClient:
     """One connection; every wait ends after *patience* seconds."""
 
-    def __init__(self, address: tuple[str, int], *, magic: bool = True, patience: float = 5) -> None:
+    def __init__(
+        self, address: tuple[str, int], *, magic: bool = True, patience: float = 5
+    ) -> None:
         self.patience = patience
         self._sock = socket.create_connection(address, patience)
         self._decoder = FrameDecoder()
@@ -61,11 +63,14 @@ class RawClient:
         return self._frames.pop(0)
 
     def silent(self, seconds: float = 0.1) -> bool:
-        """Whether nothing comes for so long, heartbeats aside."""
+        """Whether nothing comes for so long, heartbeats aside; what comes is kept."""
         try:
-            return self.frame(seconds) is None and False
+            frame = self.frame(seconds)
         except TimeoutError:
             return True
+        if frame is not None:
+            self._frames.insert(0, frame)
+        return False
 
     def ended(self) -> bool:
         """Whether the server ends the connection, with no further frame."""
@@ -108,7 +113,7 @@ class RawClient:
     def identify(self, **document: Any) -> dict[str, Any]:
         """IDENTIFY with feature negotiation, and what follows it."""
         body = json.dumps({"feature_negotiation": True, **document}).encode()
-        grant: dict[str, Any] = json.loads(self.ask(commands.identify(body)))
+        grant: dict[str, Any] = json.loads(self._ask_exactly(commands.identify(body)))
         if grant["snappy"]:
             self._upgrade(SnappyStream())
         elif grant["deflate"]:
@@ -117,19 +122,35 @@ class RawClient:
 
     def identify_tls(self, context: ssl.SSLContext, **document: Any) -> dict[str, Any]:
         body = json.dumps({"feature_negotiation": True, "tls_v1": True, **document}).encode()
-        grant: dict[str, Any] = json.loads(self.ask(commands.identify(body)))
+        grant: dict[str, Any] = json.loads(self._ask_exactly(commands.identify(body)))
         assert grant["tls_v1"]
+        self._sock.settimeout(self.patience)
         self._sock = context.wrap_socket(self._sock, server_hostname="localhost")
-        assert self.response() == b"OK"
+        assert self._ask_exactly(b"") == b"OK"
         if grant["snappy"]:
             self._upgrade(SnappyStream())
         return grant
 
     def _upgrade(self, stream: Stream) -> None:
         self._stream = stream
-        for piece in stream.incoming(self._decoder.take_rest()):
-            self._frames += self._decoder.feed(piece)
         assert self.response() == b"OK"
+
+    def _ask_exactly(self, data: bytes) -> bytes:
+        """A response of which not a byte too much is read: what follows is of another layer."""
+        self.send(data)
+        self._sock.settimeout(self.patience)
+        size = int.from_bytes(self._exactly(4))
+        frame = self._exactly(size)
+        assert frame[:4] == RESPONSE.to_bytes(4), frame
+        return frame[4:]
+
+    def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            piece = self._sock.recv(count - len(data))
+            assert piece, "the connection ended"
+            data += piece
+        return data
 
     def subscribe(self, line: bytes, rdy: int = 1, *, extended: bool = False) -> None:
         """A SUB of any kind, and RDY."""

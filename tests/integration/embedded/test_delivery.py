@@ -194,7 +194,9 @@ def test_an_ordered_channel_has_one_message_out_over_all_connections(redesigned,
         assert producer.ask(commands.pub("t", b"%d" % number, 0)) == b"OK"
     seen = []
     for _ in range(4):
-        holder = next(each for each in consumers if not each.silent(0.05) or each._frames)
+        holder = eventually(
+            lambda: next((each for each in consumers if not each.silent(0.02)), None)
+        )
         message = holder.message()
         seen.append(message.body)
         assert all(each.silent(0.05) for each in consumers)

@@ -160,9 +160,7 @@ def test_a_restarted_node_has_its_old_ports_and_its_data(redesigned, connect) ->
 
 
 def test_a_dead_follower_hangs_writes_then_refuses_then_is_left_out(cluster, connect) -> None:
-    with Cluster(
-        nsqds=3, lookupds=2, election_delay=1.0, replication_timeout=0.2
-    ) as cluster:
+    with Cluster(nsqds=3, lookupds=2, election_delay=1.0, replication_timeout=0.2) as cluster:
         cluster.create_topic("t", replicas=3)
         cluster.create_channel("t", "c")
         leader = cluster.leader("t")
@@ -246,9 +244,7 @@ def test_a_hung_leader_says_nothing_and_learns_on_waking(connect) -> None:
         assert [stored.body for stored in cluster.stored("t")] == [b"x"]
 
 
-def test_an_original_node_that_is_killed_forgets_and_one_that_ends_keeps(
-    original, connect
-) -> None:
+def test_an_original_node_that_is_killed_forgets_and_one_that_ends_keeps(original, connect) -> None:
     original.create_topic("t")
     original.create_channel("t", "c")
     node = original.nsqds[0]
