@@ -45,12 +45,12 @@ class Talk:
         """A length and so many bytes."""
         return self.read(struct.unpack(">I", self.read(4))[0])
 
-    def greet(self, grant: bytes = GRANT) -> dict:
-        """Magic and IDENTIFY, answered; returns the offer."""
+    def greet(self, grant: bytes = GRANT, *behind: bytes) -> dict:
+        """Magic and IDENTIFY, answered, with *behind* in the same segment; returns the offer."""
         assert self.read(4) == b"  V2"
         assert self.line() == b"IDENTIFY"
         offer = json.loads(self.body())
-        self.send(encode_frame(RESPONSE, grant))
+        self.send(encode_frame(RESPONSE, grant) + b"".join(behind))
         return offer
 
     def publish(self) -> bytes:

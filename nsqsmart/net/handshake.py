@@ -153,6 +153,8 @@ def _upgrade(
         tls = TlsStream(greeting.context, peer.host)
         tls.shake_hands(transport.socket, deadline, talk.take_rest())
         transport.add(tls)
+        # With TLS 1.2 the server has the last word: its OK may have come along.
+        talk.put(tls.incoming(b""))
         talk.expect_ok("TLS")
     if (offer.snappy and not grant.snappy) or (offer.deflate and not grant.deflate):
         wanted = "snappy" if offer.snappy else "deflate"
