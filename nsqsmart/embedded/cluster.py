@@ -7,16 +7,17 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypedDict, Unpack
 
 from nsqsmart.embedded.backend import Backend, TopicWish
-from nsqsmart.embedded.backends import OriginalBackend, RedesignedBackend
 from nsqsmart.embedded.broker.log import RedesignedLog
 from nsqsmart.embedded.broker.records import Record
 from nsqsmart.embedded.commandlog import CommandLog
-from nsqsmart.embedded.coordinator import Delays
 from nsqsmart.embedded.faults import FaultBook
+from nsqsmart.embedded.leadership import Delays
 from nsqsmart.embedded.node import Scope
 from nsqsmart.embedded.nsqd import Nsqd
 from nsqsmart.embedded.nsqlookupd import LookupdOptions, Nsqlookupd
 from nsqsmart.embedded.options import NsqdOptions
+from nsqsmart.embedded.original_backend import OriginalBackend
+from nsqsmart.embedded.redesigned_backend import RedesignedBackend
 from nsqsmart.embedded.shard import Shard
 from nsqsmart.names import Dialect, check_channel, check_topic
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsqsmart.embedded.coordinator import Coordinator, Slot
 from nsqsmart.embedded.http import HttpError
 from nsqsmart.embedded.nsqd import Nsqd
 from nsqsmart.embedded.shard import TopicMeta
+from nsqsmart.embedded.topology import Slot, Topology
 
 NO_CHANNEL = "Topic has no channel, should init at least one for the new topic"
 KEY_NOT_FOUND = "Key not found"
@@ -51,36 +51,36 @@ def describe_meta(meta: TopicMeta) -> dict[str, Any]:
 class LookupAnswers:
     """Lookups over the topology; ``tombstones`` are those of one lookup daemon."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
         self.tombstones: set[tuple[str, str]] = set()
 
     def lookup(
         self, topic: str, *, writing: bool, with_meta: bool, partition: int | None = None
     ) -> dict[str, Any]:
         """The answer to /lookup; raises :class:`HttpError`."""
-        coordinator = self._coordinator
-        if coordinator.auto_create and topic not in coordinator.topics:
-            coordinator.ensure(topic)
-        meta = coordinator.topics.get(topic)
+        topology = self._topology
+        if topology.auto_create and topic not in topology.topics:
+            topology.ensure(topic)
+        meta = topology.topics.get(topic)
         if meta is None and writing:
             raise HttpError(404, KEY_NOT_FOUND)
-        disabled = coordinator.writes_disabled
+        disabled = topology.writes_disabled
         if writing and disabled == "ordered":
             with_meta = True
-        answer: dict[str, Any] = {"channels": coordinator.channels(topic, partition)}
+        answer: dict[str, Any] = {"channels": topology.channels(topic, partition)}
         if with_meta:
             answer["meta"] = describe_meta(meta or _NOBODY)
         if writing and meta and (disabled == "all" or (disabled == "ordered" and meta.ordered)):
             return answer | {"partitions": None, "producers": None}
-        slots = [slot for slot in coordinator.of(topic) if partition in (None, slot.shard.number)]
+        slots = [slot for slot in topology.of(topic) if partition in (None, slot.shard.number)]
         leaders = self._writable(topic, slots) if writing else self._readable(slots)
         peers = {str(number): peer(nsqd) for number, nsqd in leaders}
         producers = {each["id"]: each for each in peers.values()}
         return answer | {"partitions": peers, "producers": list(producers.values())}
 
     def _readable(self, slots: list[Slot]) -> list[tuple[int, Nsqd]]:
-        up = self._coordinator.up
+        up = self._topology.up
         return [
             (slot.shard.number, slot.leader)
             for slot in slots
@@ -90,7 +90,7 @@ class LookupAnswers:
     def _writable(self, topic: str, slots: list[Slot]) -> list[tuple[int, Nsqd]]:
         writable = [slot for slot in slots if slot.writable]
         leaders = self._readable(writable)
-        if self._coordinator.auto_create:
+        if self._topology.auto_create:
             return leaders
         with_channel = {slot.shard.number for slot in writable if slot.shard.partition.channels}
         kept = [
@@ -109,11 +109,11 @@ class LookupAnswers:
     def nodes(self) -> list[dict[str, Any]]:
         """The answer to /nodes: what each node leads and takes writes for (cluster 3)."""
         listed = []
-        for nsqd in self._coordinator.nsqds:
-            if nsqd not in self._coordinator.up:
+        for nsqd in self._topology.nsqds:
+            if nsqd not in self._topology.up:
                 continue
             led: dict[str, list[str]] = {}
-            for (topic, number), slot in sorted(self._coordinator.slots.items()):
+            for (topic, number), slot in sorted(self._topology.slots.items()):
                 if slot.leader is nsqd and slot.writable:
                     led.setdefault(topic, []).append(str(number))
             gone = [(topic, self._node(nsqd)) in self.tombstones for topic in led]

@@ -11,13 +11,14 @@ from nsqsmart.embedded.arguments import (
     topic_and_channel,
     topic_argument,
 )
-from nsqsmart.embedded.coordinator import Coordinator, CoordinatorRefused
+from nsqsmart.embedded.coordinator import Coordinator
 from nsqsmart.embedded.gotext import GoError, atoi
 from nsqsmart.embedded.http import HttpError, Request, Response, Route, Router
 from nsqsmart.embedded.lookup_answers import KEY_NOT_FOUND, LookupAnswers
 from nsqsmart.embedded.options import VERSIONS
 from nsqsmart.embedded.registrations import Peer, Registrations, distinct
 from nsqsmart.embedded.shard import TopicMeta
+from nsqsmart.embedded.topology import CoordinatorRefused
 from nsqsmart.names import Dialect
 
 _GET, _POST = ("GET",), ("POST",)
@@ -127,7 +128,7 @@ class _Coordinated:
         )
 
     def topics(self, request: Request) -> Any:
-        topics = self._cluster.coordinator.topics
+        topics = self._cluster.coordinator.topology.topics
         names = sorted(topics)
         answer: dict[str, Any] = {"topics": names}
         if request.query.get("metaInfo") == "true":
@@ -136,7 +137,7 @@ class _Coordinated:
 
     def channels(self, request: Request) -> Any:
         topic = any_topic(request)
-        return {"channels": self._cluster.coordinator.channels(topic, _partition(request))}
+        return {"channels": self._cluster.coordinator.topology.channels(topic, _partition(request))}
 
     def nodes(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
         return {"producers": self._cluster.answers.nodes()}
@@ -266,7 +267,7 @@ class _Admin:
             extended=bool(flag("extend")),
             channel_auto_create=not flag("disable_channel_auto_create"),
         )
-        self._do(lambda cluster: cluster.coordinator.create_topic(meta), _NOT_LEADER)
+        self._do(lambda cluster: cluster.coordinator.topology.create_topic(meta), _NOT_LEADER)
 
     def delete_topic(self, request: Request) -> None:
         """/topic/delete: all partitions or none."""
@@ -285,9 +286,9 @@ class _Admin:
         topic, channel = topic_and_channel(request)
 
         def create(cluster: Cluster) -> None:
-            if channel in cluster.coordinator.channels(topic):
+            if channel in cluster.coordinator.topology.channels(topic):
                 raise CoordinatorRefused(f"channel {channel} already registered")
-            for slot in cluster.coordinator.of(topic):
+            for slot in cluster.coordinator.topology.of(topic):
                 with slot.shard.lock:
                     slot.shard.partition.create_channel(channel)
 
@@ -298,15 +299,15 @@ class _Admin:
         topic, channel = topic_and_channel(request)
 
         def delete(cluster: Cluster) -> None:
-            if channel not in cluster.coordinator.channels(topic):
+            if channel not in cluster.coordinator.topology.channels(topic):
                 raise CoordinatorRefused(f"channel {channel} not registered")
-            for slot in cluster.coordinator.of(topic):
+            for slot in cluster.coordinator.topology.of(topic):
                 with slot.shard.lock:
                     gone = slot.shard.partition.delete_channel(channel)
                 for consumer in gone:
                     consumer.sink.end()
 
-        meta = self._cluster.coordinator.topics.get(topic) if self._cluster else None
+        meta = self._cluster.coordinator.topology.topics.get(topic) if self._cluster else None
         if meta is None or not meta.channel_auto_create:
             self._do(self._registered_only(topic, delete), _NOT_LOOKUP_LEADER)
 
@@ -315,14 +316,16 @@ class _Admin:
         kind = request.query.get("type", "")
         if self._cluster is None:
             raise HttpError(500, _MISSING_COORDINATOR)
-        self._cluster.coordinator.writes_disabled = kind if kind in ("all", "ordered") else ""
+        self._cluster.coordinator.topology.writes_disabled = (
+            kind if kind in ("all", "ordered") else ""
+        )
 
     @staticmethod
     def _registered_only(
         topic: str, action: Callable[[Cluster], None]
     ) -> Callable[[Cluster], None]:
         def run(cluster: Cluster) -> None:
-            meta = cluster.coordinator.topics.get(topic)
+            meta = cluster.coordinator.topology.topics.get(topic)
             if meta is None:
                 raise CoordinatorRefused(KEY_NOT_FOUND)
             if meta.channel_auto_create:

@@ -220,7 +220,7 @@ def _redesigned_channel(
         "depth": channel.depth(),
         "depth_size": log.next_offset - oldest[0].offset if oldest else 0,
         "depth_ts_nano": oldest[0].timestamp if oldest else 0,
-        "backlogs": max(0, log.end - channel.cursor),
+        "backlogs": max(0, log.end - channel.backlog.cursor),
         "backend_depth": channel.depth(),
         "in_flight_count": channel.in_flight_count,
         "deferred_count": len(channel.deferred),

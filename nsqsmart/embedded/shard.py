@@ -66,8 +66,9 @@ class Shard(Generic[P]):
 
         Raises :class:`~nsqsmart.embedded.refusals.Refused` when *node* may not write.
         """
-        if self.hold is not None:
-            self.hold()
+        hold = self.hold
+        if hold is not None and self.leader is node:
+            hold()
         with self.lock:
             self.check_write(node)
             stored = self.partition.publish(entries, time.time_ns(), time.monotonic())

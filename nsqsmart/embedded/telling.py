@@ -23,6 +23,22 @@ Told = tuple[str, int | None, str | None]
 """Topic, partition (redesigned), channel."""
 
 
+def _dial(address: tuple[str, int]) -> socket.socket:
+    """A connection whose every wait ends after the timeout; raises OSError."""
+    refused: OSError = ConnectionError("the name has no address")
+    for family, kind, protocol, _, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(_TIMEOUT)
+            sock.connect(where)
+        except OSError as error:
+            sock.close()
+            refused = error
+        else:
+            return sock
+    raise refused
+
+
 class _Peer:
     """The thread that talks to one lookup daemon."""
 
@@ -71,7 +87,7 @@ class _Peer:
 
     def _connect(self) -> None:
         node = self._node
-        self._sock = socket.create_connection(self._address, _TIMEOUT)
+        self._sock = _dial(self._address)
         self._sock.sendall(b"  V1")
         document: dict[str, Any] = {
             "broadcast_address": node.options.broadcast_address,
@@ -174,7 +190,7 @@ def command(verb: str, told: Told) -> bytes:
 
 def _get(address: tuple[str, int], target: str) -> Any:
     """A JSON document by HTTP."""
-    with socket.create_connection(address, _TIMEOUT) as sock:
+    with _dial(address) as sock:
         accept = "application/vnd.nsq; version=1.0"
         head = f"GET {target} HTTP/1.0\r\nHost: {address[0]}\r\nAccept: {accept}\r\n\r\n"
         sock.sendall(head.encode())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import heapq
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
 from nsqsmart.embedded.broker.alarm import Alarm
+from nsqsmart.embedded.broker.backlog import Backlog
 from nsqsmart.embedded.broker.confirming import Confirmed
 from nsqsmart.embedded.broker.consumer import Consumer, Sink
+from nsqsmart.embedded.broker.deferring import Deferrals
 from nsqsmart.embedded.broker.log import Log
 from nsqsmart.embedded.broker.records import Record, encode
 from nsqsmart.wire.messages import PLAIN
@@ -38,19 +38,11 @@ class Surroundings(NamedTuple):
     random: Random
 
 
-class Deferred(NamedTuple):
-    """A message that waits for its time."""
-
-    record: Record
-    due: float
-
-
 class Channel(ABC):
     """What both dialects have in common.
 
-    ``cursor`` is the index of the next record to read; ``requeued`` holds what goes out again,
-    each with the index that must have been read before. A message that was delivered once and
-    not answered has no entry in ``attempts``: the common case costs nothing.
+    A message that was delivered once and not answered has no entry in ``attempts``: the common
+    case costs nothing.
     """
 
     def __init__(self, name: str, surroundings: Surroundings, start: int) -> None:
@@ -58,16 +50,12 @@ class Channel(ABC):
         self.log, self._alarm, self.limits, self._random = surroundings
         self.consumers: list[Consumer] = []
         self.paused = False
-        self.cursor = start
         self.confirmed = Confirmed(start)
-        self.requeued: deque[tuple[int, Record]] = deque()
-        self.deferred: dict[bytes, Deferred] = {}
+        self.backlog = Backlog(self.log, start)
+        self.deferred = Deferrals(self._alarm)
         self.attempts: dict[int, int] = {}
         self.began_at = start
         self.requeue_count = self.timeout_count = 0
-        self._schedule: list[tuple[float, int, bytes]] = []
-        self._serial = 0
-        self._skip: set[int] = set()
         self._turn = 0
 
     @property
@@ -110,7 +98,7 @@ class Channel(ABC):
 
     def _available(self) -> int:
         """An upper bound of what may be sent."""
-        return len(self.requeued) + self.log.visible - self.cursor
+        return self.backlog.available()
 
     def _take_for(self, consumer: Consumer, count: int) -> list[Record]:  # noqa: ARG002 - the interface has it
         """Up to *count* messages for *consumer*."""
@@ -118,24 +106,7 @@ class Channel(ABC):
 
     def _take(self, count: int) -> list[Record]:
         """Up to *count* messages, requeued ones where their turn has come."""
-        if not self.requeued and not self._skip:
-            batch = self.log.read(self.cursor, self.cursor + count)
-            self.cursor = batch[-1].index + 1 if batch else max(self.cursor, self.log.base)
-            return batch
-        taken: list[Record] = []
-        while len(taken) < count:
-            if self.requeued and self.requeued[0][0] <= self.cursor:
-                taken.append(self.requeued.popleft()[1])
-                continue
-            found = self.log.read(self.cursor, self.cursor + 1)
-            if not found:
-                break
-            self.cursor = found[0].index + 1
-            if found[0].index in self._skip:
-                self._skip.discard(found[0].index)
-            else:
-                taken += found
-        return taken
+        return self.backlog.take(count)
 
     def _deliver(self, consumer: Consumer, batch: list[Record], now: float) -> bool:
         """Put *batch* in the hands of *consumer*; False if nothing of it was wanted."""
@@ -235,19 +206,12 @@ class Channel(ABC):
     def _put_back(self, record: Record) -> None:
         """Queue *record* for another delivery."""
 
-    def defer(self, record: Record, due: float) -> None:
-        """Hold *record* until *due*."""
-        self.deferred[record.key] = Deferred(record, due)
-        self._serial += 1
-        heapq.heappush(self._schedule, (due, self._serial, record.key))
-        self._alarm.by(due)
-
     def defer_new(self, record: Record, due: float) -> None:
         """Hold a message that nobody was sent yet (DPUB)."""
-        self._skip.add(record.index)
+        self.backlog.left_out.add(record.index)
         # Its first delivery is the first one, although it comes out of the schedule.
         self.attempts[record.index] = 0
-        self.defer(record, due)
+        self.deferred.hold(record, due)
 
     def expire(self, now: float) -> None:
         """Put back what was not answered in time, and what was deferred until now."""
@@ -255,12 +219,8 @@ class Channel(ABC):
             for record in consumer.take_expired(now):
                 self.timeout_count += 1
                 self._time_out(consumer, record)
-        while self._schedule and self._schedule[0][0] <= now:
-            due, _, key = heapq.heappop(self._schedule)
-            held = self.deferred.get(key)
-            if held is not None and held.due == due:
-                del self.deferred[key]
-                self._put_back(held.record)
+        for record in self.deferred.take_due(now):
+            self._put_back(record)
 
     def _time_out(self, consumer: Consumer, record: Record) -> None:  # noqa: ARG002 - the interface has it
         self._count_delivery(record)
@@ -269,9 +229,8 @@ class Channel(ABC):
     def next_due(self) -> float | None:
         """When to call :meth:`expire`, or None."""
         dues = [due for consumer in self.consumers for due in consumer.deadlines()]
-        if self._schedule:
-            dues.append(self._schedule[0][0])
-        return min(dues, default=None)
+        deferred = self.deferred.next_due()
+        return min(dues if deferred is None else [deferred, *dues], default=None)
 
     # ------------------------------------------------------------------------------ membership
 
@@ -292,8 +251,8 @@ class Channel(ABC):
     def leave_out(self, indexes: Iterable[int]) -> None:
         """These were finished in an earlier life."""
         for index in indexes:
-            if index >= self.cursor:
-                self._skip.add(index)
+            if index >= self.backlog.cursor:
+                self.backlog.left_out.add(index)
                 self.confirmed.add(index)
 
     def empty(self) -> None:
@@ -302,12 +261,9 @@ class Channel(ABC):
 
     def move_to(self, index: int) -> None:
         """Begin again at *index*, with nothing in flight."""
-        self.cursor = index
+        self.backlog.move_to(index)
         self.confirmed = Confirmed(index)
-        self.requeued.clear()
         self.deferred.clear()
-        self._schedule.clear()
         self.attempts.clear()
-        self._skip.clear()
         for consumer in self.consumers:
             consumer.take_all()

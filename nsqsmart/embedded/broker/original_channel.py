@@ -28,9 +28,7 @@ class OriginalChannel(Channel):
 
     def depth(self) -> int:
         """Messages in the queue; neither in flight nor deferred."""
-        unread = self.log.visible - max(self.cursor, self.log.base)
-        ahead = sum(1 for index in self._skip if self.cursor <= index < self.log.visible)
-        return unread - ahead + len(self.requeued)
+        return self.backlog.unread() + len(self.backlog.again)
 
     def requeue(self, consumer: Consumer, key: bytes, delay: float, now: float) -> str | None:
         """Back to the end of the queue, at once or after *delay* seconds (protocol 2.6)."""
@@ -44,14 +42,14 @@ class OriginalChannel(Channel):
         if delay <= 0:
             self._put_back(record)
         else:
-            self.defer(record, now + min(delay, self.limits.max_requeue_delay))
+            self.deferred.hold(record, now + min(delay, self.limits.max_requeue_delay))
         return None
 
     def _refuse(self, consumer: Consumer, key: bytes) -> str:  # noqa: ARG002 - the interface has it
         return NOT_OWNER if self._owner(key) or key in self.orphans else NOT_IN_FLIGHT
 
     def _put_back(self, record: Record) -> None:
-        self.requeued.append((self.log.visible, record))
+        self.backlog.put_last(record)
 
     def _abandon(self, consumer: Consumer, now: float) -> None:  # noqa: ARG002 - the interface has it
         timeout = consumer.subscription.msg_timeout

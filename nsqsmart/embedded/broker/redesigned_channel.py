@@ -41,14 +41,13 @@ class RedesignedChannel(Channel):
         if ordered == self.ordered:
             return
         self.ordered = ordered
-        self._skip |= self.confirmed.above
-        self._put_lanes_back()
+        for lane in self._lanes.values():
+            lane.clear()
         for consumer in self.consumers:
             consumer.take_all()
-        self.requeued.clear()
         self.deferred.clear()
-        self._schedule.clear()
-        self.cursor = self.confirmed.position
+        self.backlog.move_to(self.confirmed.position)
+        self.backlog.left_out |= self.confirmed.above
 
     # ------------------------------------------------------------------------------- delivery
 
@@ -58,14 +57,14 @@ class RedesignedChannel(Channel):
         if self.ordered:
             return min(1, super()._available()) if not self.in_flight_count else 0
         if self.confirmed.intervals > self.limits.max_confirm_window:
-            return len(self.requeued)
+            return len(self.backlog.again)
         return super()._available() + sum(map(len, self._lanes.values()))
 
     def _take(self, count: int) -> list[Record]:
         if self.ordered:
             return super()._take(1) if not self.in_flight_count else []
         if self.confirmed.intervals > self.limits.max_confirm_window:
-            count = min(count, len(self.requeued))
+            count = min(count, len(self.backlog.again))
         return super()._take(count)
 
     def _take_for(self, consumer: Consumer, count: int) -> list[Record]:
@@ -99,7 +98,7 @@ class RedesignedChannel(Channel):
         )
         for record in waiting:
             # Nobody was sent it: unless it came back before, this is not another attempt.
-            self.requeued.appendleft((0, record))
+            self.backlog.put_first(record)
         for lane in self._lanes.values():
             lane.clear()
 
@@ -154,7 +153,7 @@ class RedesignedChannel(Channel):
         self._give_back(consumer)
         consumer.take(key)
         self._count_delivery(record)
-        self.defer(record, due)
+        self.deferred.hold(record, due)
         return None
 
     def _give_back(self, consumer: Consumer) -> None:
@@ -177,7 +176,7 @@ class RedesignedChannel(Channel):
     # ------------------------------------------------------------------------------- requeuing
 
     def _put_back(self, record: Record) -> None:
-        self.requeued.append((0, record))
+        self.backlog.put_back(record)
 
     def _time_out(self, consumer: Consumer, record: Record) -> None:
         consumer.failed()

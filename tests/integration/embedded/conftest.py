@@ -10,7 +10,6 @@ import pytest
 
 from nsqsmart.embedded import Cluster
 from nsqsmart.embedded.nsqd import Nsqd
-
 from tests.integration.embedded.rawclient import RawClient
 
 Connect = Callable[..., RawClient]

@@ -1,4 +1,4 @@
-"""A client of raw sockets, built on the wire floor alone: what the embedded servers are tested with."""
+"""A client of raw sockets, built on the wire floor alone."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def port(nsqd) -> int:
 def test_follower_and_outsider_refuse_each_in_its_way(redesigned, connect) -> None:
     redesigned.create_topic("t", replicas=2)
     leader = redesigned.leader("t")
-    slot = redesigned._backend._coordinator.slot("t", 0)
+    slot = redesigned._backend._topology.slot("t", 0)
     follower = next(nsqd for nsqd in slot.replicas if nsqd is not leader)
     outsider = next(nsqd for nsqd in redesigned.nsqds if nsqd not in slot.replicas)
     connection = connect(follower)

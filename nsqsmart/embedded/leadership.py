@@ -1,0 +1,174 @@
+"""Who leads a partition, what its leader refuses, and how the lead moves.
+
+What a leader switch loses is what a real one loses: everything about the channels but their
+confirm positions (cluster 8).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nsqsmart.embedded.broker.consumer import Consumer
+from nsqsmart.embedded.loop import Loop
+from nsqsmart.embedded.nsqd import Nsqd
+from nsqsmart.embedded.refusals import not_leader, not_writable
+from nsqsmart.embedded.topology import Slot, Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """How long the cluster takes, in seconds; real ones take about 22, 0.5 and 12."""
+
+    election: float = 0.05
+    move: float = 0.05
+    replication: float = 0.2
+
+
+class Leadership:
+    """Leaders of partitions.
+
+    :meth:`lead`, :meth:`dismiss` and :meth:`refresh` are called with the topology's lock.
+    """
+
+    def __init__(self, topology: Topology, delays: Delays, loop: Loop) -> None:
+        self._topology = topology
+        self._delays = delays
+        self._loop = loop
+        self._farewells: dict[Nsqd, list[Consumer]] = {}
+
+    # ----------------------------------------------------------------------------------- leaders
+
+    def lead(self, slot: Slot, nsqd: Nsqd | None) -> None:
+        """Let *nsqd* lead from now on; consumers of the old leader lose their connection."""
+        self.dismiss(slot, nsqd)
+        slot.leader = nsqd
+        slot.resigned = slot.write_failed = False
+        self.refresh(slot)
+
+    def dismiss(self, slot: Slot, new: Nsqd | None) -> None:
+        """The leader leads no longer, its consumers lose their connection; *new* takes over."""
+        old, shard = slot.leader, slot.shard
+        with shard.lock:
+            shard.leader = None if new is None else new.node
+            shard.asleep = new is None
+            gone = shard.partition.fail_over() if new is not None else shard.partition.dismiss()
+        if old is not None and old.node.hung:
+            # Its clients notice when it wakes.
+            self._farewells.setdefault(old, []).extend(gone)
+            return
+        for consumer in gone:
+            consumer.sink.end()
+
+    def refresh(self, slot: Slot) -> None:
+        """Bring what the shard refuses in line with the state of its replicas."""
+        shard = slot.shard
+        missing = slot.in_sync - self._topology.alive()
+        ready = slot.leader is not None and not missing
+        if slot.resigned:
+            shard.refusal = not_leader
+        else:
+            shard.refusal = None if slot.writable else not_writable
+        waiting = slot.leader is not None and bool(missing) and slot.writable
+        shard.hold = (lambda: self._replicate(slot)) if waiting else None
+        # An ordered FIN needs the quorum as a write does (protocol 5.3).
+        shard.confirm_refused = not slot.has_quorum or not ready
+        if not waiting:
+            slot.settled.set()
+
+    def _replicate(self, slot: Slot) -> None:
+        """A write that waits for a replica which does not answer (cluster 6.1)."""
+        with self._topology.lock:
+            if slot.shard.hold is None:
+                return
+            slot.settled.clear()
+        if slot.settled.wait(self._delays.replication):
+            return
+        with self._topology.lock:
+            if slot.in_sync <= self._topology.alive():
+                return
+            answering = slot.in_sync & self._topology.alive()
+            if len(answering) > slot.shard.meta.replicas // 2:
+                slot.write_failed = True
+            else:
+                # Without a majority the leader gives up (cluster 6.2).
+                self._resign(slot)
+            self.refresh(slot)
+
+    def _resign(self, slot: Slot) -> None:
+        slot.resigned = True
+        with slot.shard.lock:
+            gone = slot.shard.partition.dismiss()
+            slot.shard.leader = None
+        for consumer in gone:
+            consumer.sink.end()
+
+    def take_farewells(self, nsqd: Nsqd) -> list[Consumer]:
+        """The consumers that a hung node has lost, and has to be told of when it wakes."""
+        return self._farewells.pop(nsqd, [])
+
+    # ------------------------------------------------------------------------------------- moves
+
+    def set_writable(self, topic: str, partition: int, *, writable: bool) -> None:
+        """Let the leader refuse writes, or take them again; consuming goes on."""
+        with self._topology.lock:
+            slot = self._topology.slot(topic, partition)
+            slot.readonly = not writable
+            self.refresh(slot)
+
+    def begin_move(self, topic: str, partition: int, to: Nsqd | None = None) -> threading.Event:
+        """Move the leader; the event is set when the new one takes writes.
+
+        Writes are refused for ``delays.move`` seconds; then consumers lose their connection, and
+        the new leader is in lookups for reading, a little later in those for writing.
+        """
+        done = threading.Event()
+        with self._topology.lock:
+            slot = self._topology.slot(topic, partition)
+            target = self._target(slot) if to is None else to
+            if slot.moving or target is slot.leader:
+                done.set()
+                return done
+            slot.moving = True
+            self.refresh(slot)
+
+        def settle() -> None:
+            with self._topology.lock:
+                slot.moving = False
+                self.refresh(slot)
+            done.set()
+
+        def switch() -> None:
+            with self._topology.lock:
+                # Who died in the meantime leads nothing: the old leader goes on.
+                if target in self._topology.alive():
+                    _let_in(slot, target)
+                    self.lead(slot, target)
+            self._later(self._delays.move / 10, settle)
+
+        self._later(self._delays.move, switch)
+        return done
+
+    def _target(self, slot: Slot) -> Nsqd:
+        alive = self._topology.alive()
+        others = [each for each in slot.replicas if each in slot.in_sync & alive]
+        others += [
+            each for each in self._topology.nsqds if each in alive and each not in slot.replicas
+        ]
+        for nsqd in others:
+            if nsqd is not slot.leader:
+                return nsqd
+        raise ValueError("no other node could lead this partition")
+
+    def _later(self, delay: float, action: Callable[[], Any]) -> None:
+        self._loop.call_at(time.monotonic() + delay, action)
+
+
+def _let_in(slot: Slot, nsqd: Nsqd) -> None:
+    """*nsqd* becomes a replica in the place of the last one, unless it is one."""
+    if nsqd not in slot.replicas:
+        slot.replicas = [nsqd, *slot.replicas[: slot.shard.meta.replicas - 1]]
+        slot.in_sync = (slot.in_sync & set(slot.replicas)) | {nsqd}

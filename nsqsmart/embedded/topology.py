@@ -1,0 +1,176 @@
+"""What a redesigned cluster consists of: its topics, and the nodes each partition lives on.
+
+Replicas share the records of a partition: an acknowledged message is on every in-sync member at
+once, and a node that is restarted has its data.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from nsqsmart.embedded.broker.ids import RedesignedIds
+from nsqsmart.embedded.broker.partition import redesigned_partition
+from nsqsmart.embedded.hosting import DEFAULT, RedesignedShard
+from nsqsmart.embedded.loop import Loop
+from nsqsmart.embedded.nsqd import Nsqd
+from nsqsmart.embedded.shard import Shard, TopicMeta
+
+_MAX_PARTITIONS = 255
+_NO_NODE = "ErrType:9 ErrCode:1 : No node is available for topic"
+
+
+class CoordinatorRefused(Exception):
+    """An administrative request failed; the text is the server's."""
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A partition and the nodes it lives on.
+
+    ``leader`` is None while there is none; ``registered`` says whether lookups for writing name
+    it.
+    """
+
+    shard: RedesignedShard
+    replicas: list[Nsqd]
+    in_sync: set[Nsqd]
+    leader: Nsqd | None = None
+    readonly: bool = False
+    moving: bool = False
+    resigned: bool = False
+    write_failed: bool = False
+    settled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def has_quorum(self) -> bool:
+        """The write rule (cluster 5.1)."""
+        return len(self.in_sync) > self.shard.meta.replicas // 2
+
+    @property
+    def writable(self) -> bool:
+        """Whether the leader takes writes, and says so to the lookup daemons."""
+        blocked = self.readonly or self.moving or self.resigned or self.write_failed
+        return self.leader is not None and self.has_quorum and not blocked
+
+
+class Topology:
+    """Topics, their partitions, and the nodes that are up.
+
+    ``lock`` guards what changes: methods with an underscore, and everybody else who changes a
+    slot, hold it.
+    """
+
+    def __init__(self, nsqds: list[Nsqd], loop: Loop) -> None:
+        self.lock = threading.Lock()
+        self.nsqds = nsqds
+        self.topics: dict[str, TopicMeta] = {}
+        self.slots: dict[tuple[str, int], Slot] = {}
+        self.up: set[Nsqd] = set()
+        """Nodes that the lookup daemons see."""
+        self.auto_create = False
+        self.default_meta: Callable[[str], TopicMeta] = lambda name: TopicMeta(name=name)
+        self.writes_disabled = ""
+        self._loop = loop
+        self._placed = 0
+
+    def alive(self) -> set[Nsqd]:
+        """Nodes that answer."""
+        return {nsqd for nsqd in self.nsqds if nsqd.listening and not nsqd.node.hung}
+
+    # ----------------------------------------------------------------------------------- asking
+
+    def find(self, nsqd: Nsqd, topic: str, partition: int) -> RedesignedShard | None:
+        """The partition if *nsqd* is a replica of it; for -1 the first that it leads."""
+        if self.auto_create and topic not in self.topics:
+            self.ensure(topic)
+        if partition != DEFAULT:
+            slot = self.slots.get((topic, partition))
+            return slot.shard if slot is not None and nsqd in slot.replicas else None
+        for slot in self.of(topic):
+            if slot.leader is nsqd:
+                return slot.shard
+        return None
+
+    def of(self, topic: str) -> list[Slot]:
+        """The partitions of *topic*, in order."""
+        meta = self.topics.get(topic)
+        count = 0 if meta is None else meta.partitions
+        slots = (self.slots.get((topic, number)) for number in range(count))
+        return [slot for slot in slots if slot is not None]
+
+    def slot(self, topic: str, partition: int) -> Slot:
+        """Raises KeyError with the name if there is none."""
+        slot = self.slots.get((topic, partition))
+        if slot is None:
+            raise KeyError(f"partition {partition} of topic {topic!r} does not exist")
+        return slot
+
+    def channels(self, topic: str, partition: int | None = None) -> list[str]:
+        """The channels of a topic, of one partition if it is given."""
+        return sorted(
+            {
+                name
+                for slot in self.of(topic)
+                if partition in (None, slot.shard.number)
+                for name in list(slot.shard.partition.channels)
+            }
+        )
+
+    # ----------------------------------------------------------------------------------- topics
+
+    def ensure(self, topic: str) -> None:
+        """Make *topic* as a topic is made that nobody described."""
+        with self.lock:
+            if topic not in self.topics:
+                self._create(self.default_meta(topic))
+
+    def create_topic(self, meta: TopicMeta) -> None:
+        """Make a topic; raises :class:`CoordinatorRefused` (cluster 2)."""
+        with self.lock:
+            before = self.topics.get(meta.name)
+            if before is not None:
+                if before != meta:
+                    raise CoordinatorRefused("already exist")
+                return
+            self._create(meta)
+
+    def _create(self, meta: TopicMeta) -> None:
+        if meta.partitions >= _MAX_PARTITIONS:
+            raise CoordinatorRefused("max partition allowed exceed")
+        nodes = [nsqd for nsqd in self.nsqds if nsqd in self.up]
+        spread = meta.multi_part or meta.ordered
+        needed = meta.replicas if spread else meta.partitions * meta.replicas
+        if len(nodes) < needed:
+            raise CoordinatorRefused(_NO_NODE)
+        step = 1 if spread else meta.replicas
+        for number in range(meta.partitions):
+            first = self._placed + number * step
+            replicas = [nodes[(first + each) % len(nodes)] for each in range(meta.replicas)]
+            slot = Slot(self._make_shard(meta, number), replicas, set(replicas), replicas[0])
+            slot.shard.leader = replicas[0].node
+            self.slots[meta.name, number] = slot
+        self._placed += 1
+        self.topics[meta.name] = meta
+
+    def _make_shard(self, meta: TopicMeta, number: int) -> RedesignedShard:
+        partition = redesigned_partition(
+            RedesignedIds(number, coordinated=True),
+            self.nsqds[0].options.limits(),
+            Random(),  # noqa: S311 - sampling is no secret
+            extended=meta.extended,
+        )
+        partition.from_oldest = self.auto_create
+        return Shard(meta, number, partition, self._loop)
+
+    def remove_topic(self, topic: str) -> list[Slot]:
+        """Forget a topic; its former slots. Raises :class:`CoordinatorRefused`."""
+        with self.lock:
+            slots = self.of(topic)
+            if self.topics.pop(topic, None) is None:
+                raise CoordinatorRefused("Key not found")
+            for slot in slots:
+                del self.slots[topic, slot.shard.number]
+            return slots
