@@ -145,16 +145,18 @@ class LookupClient:
             return
         failed: list[tuple[Address, str]] = []
         originals = 0
+        redesigned = False
         for peer in self._in_order():
             found = self._get(session, peer, "/listlookup", _peers_or_original, limit, failed)
             if found is _ORIGINAL:
                 originals += 1
             elif found:
                 self._learn(found)
-                originals = 0
+                redesigned = True
                 break
-        self.original = originals > 0
-        self._peers_due = monotonic() + interval
+        if originals or redesigned:
+            self.original = not redesigned
+            self._peers_due = monotonic() + interval
 
     def _learn(self, found: LookupPeers) -> None:
         self._leader = found.leader or self._leader

@@ -1,0 +1,120 @@
+"""HTTP that keeps its deadline, and trusts nobody."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+import pytest
+
+from nsqsmart.errors import DiscoveryError
+from nsqsmart.net.http_session import MAX_ANSWER, HttpSession
+from tests.peers import Peer, Script, Talk, http_answer, http_script
+
+
+def get(peer: Peer, path: str = "/", patience: float = 5) -> tuple[int, bytes]:
+    with HttpSession() as session:
+        return session.get("http://{}:{}{}".format(*peer.address, path), monotonic() + patience)
+
+
+def head_of(requests: list[dict[str, str]]) -> Script:
+    """Notes the head of a request, and answers."""
+
+    def script(talk: Talk) -> None:
+        head = {"": talk.line().strip().decode()}
+        while line := talk.line().strip().decode():
+            name, _, value = line.partition(": ")
+            head[name.lower()] = value
+        requests.append(head)
+        talk.send(http_answer(200, b"{}"))
+
+    return script
+
+
+def test_a_request_asks_for_a_plain_answer_of_the_known_version(monkeypatch):
+    requests: list[dict[str, str]] = []
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with Peer(head_of(requests)) as peer:
+        assert get(peer, "/lookup?topic=t") == (200, b"{}")
+    (head,) = requests
+    assert head[""] == "GET /lookup?topic=t HTTP/1.1"
+    assert head["accept"] == "application/vnd.nsq; version=1.0"
+    assert head["accept-encoding"] == "identity"
+    assert head["connection"] == "close"
+
+
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_every_status_is_an_answer(status):
+    with Peer(http_script(lambda _path: http_answer(status, b"said"))) as peer:
+        assert get(peer) == (status, b"said")
+
+
+def test_an_answer_without_a_length_ends_with_the_connection():
+    with Peer(http_script(lambda _path: b"HTTP/1.0 200 OK\r\n\r\nsaid")) as peer:
+        assert get(peer) == (200, b"said")
+
+
+def test_a_redirect_is_not_followed():
+    with Peer(http_script(lambda _path: b"should never be asked")) as other:
+        location = "Location: http://{}:{}/\r\n".format(*other.address)
+        moved = f"HTTP/1.1 302 Found\r\n{location}Content-Length: 0\r\n\r\n".encode()
+        with Peer(http_script(lambda _path: moved)) as peer:
+            assert get(peer)[0] == 302
+        assert other.accepted == 0
+
+
+def test_an_answer_may_be_a_mebibyte_and_no_more():
+    with Peer(http_script(lambda path: http_answer(200, b"x" * int(path[1:])))) as peer:
+        assert get(peer, f"/{MAX_ANSWER}") == (200, b"x" * MAX_ANSWER)
+        with pytest.raises(DiscoveryError, match="exceeds"):
+            get(peer, f"/{MAX_ANSWER + 1}")
+
+
+def test_a_length_that_lies_is_an_error():
+    short = http_script(lambda _path: http_answer(200, b"{}", length=50))
+    with Peer(short) as peer, pytest.raises(DiscoveryError):
+        get(peer)
+
+
+def drip(talk: Talk) -> None:
+    talk.line()
+    for byte in b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 1000:
+        talk.send(bytes([byte]))
+        if talk.released.wait(0.01):
+            return
+
+
+@pytest.mark.parametrize("script", [drip, lambda talk: talk.stall()], ids=["drips", "silence"])
+def test_the_deadline_holds_whatever_comes_meanwhile(script):
+    started = monotonic()
+    with Peer(script) as peer, pytest.raises(DiscoveryError, match="time"):
+        get(peer, patience=0.15)
+    assert monotonic() - started < 2
+
+
+def test_without_time_nobody_is_asked():
+    with Peer(drip) as peer:
+        with pytest.raises(DiscoveryError, match="no complete answer in time"):
+            get(peer, patience=-1)
+        assert peer.accepted == 0
+
+
+@pytest.mark.parametrize("script", [lambda talk: talk.reset(), lambda talk: None])
+def test_a_lost_connection_is_an_error_that_says_so(script):
+    with Peer(script) as peer, pytest.raises(DiscoveryError, match=r"reset|closed|Disconnected"):
+        get(peer)
+
+
+def test_who_cannot_be_reached_is_an_error_that_says_so():
+    with Peer(drip) as peer:
+        pass
+    with pytest.raises(DiscoveryError, match="refused"):
+        get(peer)
+
+
+def test_one_session_asks_several():
+    answers = http_script(lambda path: http_answer(200, path.encode()))
+    with Peer(answers) as one, Peer(answers) as other, HttpSession() as session:
+        for number, peer in enumerate([one, other, one]):
+            url = "http://{}:{}/{}".format(*peer.address, number)
+            assert session.get(url, monotonic() + 5) == (200, b"/%d" % number)
