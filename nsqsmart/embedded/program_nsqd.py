@@ -20,7 +20,7 @@ from nsqsmart.names import Dialect
 
 _NAME = "nsqd"
 _IGNORED = "accepted and ignored"
-_FLAGS = {
+FLAGS = {
     **COMMON,
     "tcp-address": Flag(address, "host:port for clients (default 127.0.0.1:4150)"),
     "http-address": Flag(address, "host:port for HTTP clients (default 127.0.0.1:4151)"),
@@ -111,25 +111,25 @@ class Program:
 
     def __init__(self, options: NsqdOptions, lookupds: Sequence[tuple[str, int]]) -> None:
         self._scope = Scope("nsqsmart-embedded", logging=False)
-        self._nsqd = Nsqd(options, self._scope)
-        node = self._nsqd.node
+        self.nsqd = Nsqd(options, self._scope)
+        node = self.nsqd.node
         limits = options.limits()
-        self._topics: OriginalTopics | StandaloneTopics
+        self.topics: OriginalTopics | StandaloneTopics
         if options.redesigned:
-            self._topics = standalone = StandaloneTopics(node, limits, node.loop)
-            self._nsqd.offer(redesigned_offer(node, standalone))
+            self.topics = standalone = StandaloneTopics(node, limits, node.loop)
+            self.nsqd.offer(redesigned_offer(node, standalone))
         else:
-            self._topics = original = OriginalTopics(node, limits, node.loop, options.node_id)
+            self.topics = original = OriginalTopics(node, limits, node.loop, options.node_id)
             original.disconnect = _end
-            self._nsqd.offer(original_offer(node, original))
+            self.nsqd.offer(original_offer(node, original))
         self._teller = LookupdTeller(node, lookupds)
-        self._storage = Storage(options, self._topics, self._teller)
+        self._storage = Storage(options, self.topics, self._teller)
 
     def start(self) -> None:
         """Load, listen, register; raises OSError."""
-        nsqd, options = self._nsqd, self._nsqd.options
+        nsqd, options = self.nsqd, self.nsqd.options
         self._storage.load()
-        self._topics.announcer = self._storage
+        self.topics.announcer = self._storage
         nsqd.listen()
         say(_NAME, f"TCP: listening on {_shown(nsqd.tcp_address)}")
         say(_NAME, f"HTTP: listening on {_shown(nsqd.http_address)}")
@@ -141,17 +141,17 @@ class Program:
     def _everything(self) -> list[tuple[str, int | None, str | None]]:
         """Topics and channels, for a lookup daemon that is told for the first time."""
         told: list[tuple[str, int | None, str | None]] = []
-        for shard in self._topics.local():
-            number = shard.number if self._nsqd.options.redesigned else None
+        for shard in self.topics.local():
+            number = shard.number if self.nsqd.options.redesigned else None
             told.append((shard.meta.name, number, None))
             told += [(shard.meta.name, number, name) for name in list(shard.partition.channels)]
         return told
 
     def stop(self) -> None:
         """Unregister, end every connection, save."""
-        self._nsqd.node.exiting = True
+        self.nsqd.node.exiting = True
         self._teller.stop()
-        self._nsqd.stop(abruptly=False)
+        self.nsqd.stop(abruptly=False)
         self._storage.save()
         self._scope.loop.close()
 
@@ -167,7 +167,7 @@ def _shown(where: tuple[str, int]) -> str:
 
 def run(arguments: Sequence[str]) -> int:
     """Run until a signal; the exit code."""
-    values = read_flags(_NAME, arguments, _FLAGS)
+    values = read_flags(_NAME, arguments, FLAGS)
     if isinstance(values, int):
         return values
     program: Program | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from nsqsmart.embedded.faults import FaultBook
 from nsqsmart.embedded.flags import Flag, address, duration
@@ -13,7 +14,7 @@ from nsqsmart.embedded.program import COMMON, read_flags, run_until_signal, say
 from nsqsmart.names import Dialect
 
 _NAME = "nsqlookupd"
-_FLAGS = {
+FLAGS = {
     **COMMON,
     "tcp-address": Flag(address, "host:port for nsqds (default 127.0.0.1:4160)"),
     "http-address": Flag(address, "host:port for HTTP clients (default 127.0.0.1:4161)"),
@@ -23,23 +24,23 @@ _FLAGS = {
 }
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run until a signal; the exit code."""
-    values = read_flags(_NAME, arguments, _FLAGS)
-    if isinstance(values, int):
-        return values
-    dialect = values.get("dialect", Dialect.ORIGINAL)
-    options = LookupdOptions(
-        dialect=dialect,
+def make_options(values: Mapping[str, Any]) -> LookupdOptions:
+    """The options that the flags mean."""
+    return LookupdOptions(
+        dialect=values.get("dialect", Dialect.ORIGINAL),
         tcp_address=values.get("tcp-address", ("127.0.0.1", 4160)),
         http_address=values.get("http-address", ("127.0.0.1", 4161)),
         broadcast_address=values.get("broadcast-address", "127.0.0.1"),
     )
-    loop = Loop("nsqsmart-embedded")
-    lookupd = Nsqlookupd(options, loop, FaultBook(), None)
 
-    def start() -> None:
-        if dialect is Dialect.ORIGINAL:
+
+class Program:
+    """One nsqlookupd, which knows what nsqds register and nothing else."""
+
+    def __init__(self, options: LookupdOptions) -> None:
+        self._loop = Loop("nsqsmart-embedded")
+        self.lookupd = lookupd = Nsqlookupd(options, self._loop, FaultBook(), None)
+        if options.dialect is Dialect.ORIGINAL:
             lookupd.router = original_router(lookupd.registrations)
         else:
             # The coordinated half of it would only slow the start down.
@@ -48,15 +49,26 @@ def run(arguments: Sequence[str]) -> int:
             )
 
             lookupd.router = redesigned_router(lookupd.registrations, None)
-        lookupd.listen()
-        say(_NAME, f"TCP: listening on {_shown(lookupd.tcp_address)}")
-        say(_NAME, f"HTTP: listening on {_shown(lookupd.http_address)}")
 
-    def stop() -> None:
-        lookupd.stop()
-        loop.close()
+    def start(self) -> None:
+        """Listen; raises OSError."""
+        self.lookupd.listen()
+        say(_NAME, f"TCP: listening on {_shown(self.lookupd.tcp_address)}")
+        say(_NAME, f"HTTP: listening on {_shown(self.lookupd.http_address)}")
 
-    return run_until_signal(_NAME, start, stop)
+    def stop(self) -> None:
+        """End every connection."""
+        self.lookupd.stop()
+        self._loop.close()
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run until a signal; the exit code."""
+    values = read_flags(_NAME, arguments, FLAGS)
+    if isinstance(values, int):
+        return values
+    program = Program(make_options(values))
+    return run_until_signal(_NAME, program.start, program.stop)
 
 
 def _shown(where: tuple[str, int]) -> str:
