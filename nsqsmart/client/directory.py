@@ -138,6 +138,9 @@ class Directory:
                     entry.topology = topology
                     entry.refused.clear()
                     entry.stale_at = monotonic() + self._interval(topology)
+                else:
+                    # Not at once: whoever polls would do nothing else.
+                    entry.stale_at = monotonic() + self._config.lookupd_min_refresh_interval
                 entry.failure = failure
                 entry.flights += 1
                 entry.flying = False

@@ -24,6 +24,7 @@ _MAX_PAUSE_REDESIGNED = 2.0
 _LOOKUP_BUDGET = 10.0
 _LONGEST_SLEEP = 3600.0
 _AFTER_A_BUG = 1.0
+_WITHOUT_A_PICTURE = 1.0
 
 Place = int | Address
 
@@ -68,6 +69,7 @@ class Keeper:
         self._failing: dict[Place, _Failing] = {}
         self._refused: set[Refused] = set()
         self._look = True
+        self._ask_again_at = 0.0
         self._closed = False
         self.topology: Topology | None = None
         self.failure: Exception | None = None
@@ -130,17 +132,18 @@ class Keeper:
 
     def _next_due(self, now: float) -> float:
         times = [failing.next_try for failing in self._failing.values()]
-        return min([self._poll_at(now), now + _LONGEST_SLEEP, *times])
+        return min([self._poll_at(), now + _LONGEST_SLEEP, *times])
 
-    def _poll_at(self, now: float) -> float:
+    def _poll_at(self) -> float:
         topology = self.topology
-        return now + 1.0 if topology is None else self._directory.due(self._topic)
+        return self._ask_again_at if topology is None else self._directory.due(self._topic)
 
     def _look_up(self) -> None:
         with self._changed:
             look, refused = self._look, set(self._refused)
             self._look = False
             self._refused.clear()
+        self._ask_again_at = monotonic() + _WITHOUT_A_PICTURE
         deadline = monotonic() + _LOOKUP_BUDGET
         seen = self.topology.generation if self.topology else 0
         try:

@@ -51,6 +51,13 @@ class Source(Protocol):
 _TAG = "##client_dispatch_tag"
 
 
+def _check_delay(delay: float | None) -> float | None:
+    """Seconds, or a mistake that must not wait until a worker sends it."""
+    if isinstance(delay, bool) or not isinstance(delay, int | float | None):
+        raise TypeError(f"delay must be seconds, not {type(delay).__name__}")
+    return delay
+
+
 class Requeue(Exception):
     """Raise or return it in a handler: deliver the message again.
 
@@ -61,7 +68,7 @@ class Requeue(Exception):
 
     def __init__(self, delay: float | None = None, *, backoff: bool = True) -> None:
         super().__init__(delay, backoff)
-        self.delay = delay
+        self.delay = _check_delay(delay)
         self.backoff = backoff
 
 
@@ -155,7 +162,7 @@ class Message:
         """The JSON extension header; {} without one."""
         try:
             found = json.loads(self._ext) if self._ext else {}
-        except ValueError:
+        except (ValueError, RecursionError):  # it came from a peer
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -190,6 +197,7 @@ class Message:
         On an ordered topic it is held here under TOUCH and its partition waits. False if it was
         too late; raises AlreadyResponded the second time.
         """
+        _check_delay(delay)
         self._answer()
         return self.subscription.requeue(self, delay, backoff=backoff)
 

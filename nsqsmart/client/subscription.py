@@ -5,6 +5,7 @@ A partition's thread dials for itself, so that one slow node delays no other par
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Protocol
 from nsqsmart.client.lanes import Host, Lane
 from nsqsmart.client.message import Message
 from nsqsmart.config import ConsumerConfig
-from nsqsmart.errors import ConnectError, NsqError, ServerError
+from nsqsmart.errors import ConnectError, ConnectionLost, NsqError, ServerError
 from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.outbox import Outbox
@@ -25,6 +26,8 @@ from nsqsmart.policy.topology import Target
 from nsqsmart.wire import commands
 from nsqsmart.wire.deliveries import DeliveryDecoder
 from nsqsmart.wire.messages import MessageLayout
+
+log = logging.getLogger("nsqsmart")
 
 _SILENT_INTERVALS = 2.5
 
@@ -203,6 +206,10 @@ class Subscription:
             reason = self._live()
         except NsqError as error:
             reason = error
+        except Exception as error:
+            # An application's callback, or a bug: it must not take the partition with it.
+            log.exception("reading %s failed", self.describe())
+            reason = ConnectionLost(f"reading {self.describe()} failed: {error!r}", sent=True)
         finally:
             if self.connection and not self.reader:
                 self.connection.close()

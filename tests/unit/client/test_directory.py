@@ -1,0 +1,245 @@
+"""The picture of a topic: single flight, at most one lookup a second, and the last good one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from time import monotonic
+
+import pytest
+
+from nsqsmart.client import directory as directory_module
+from nsqsmart.client.directory import Directory
+from nsqsmart.config import Endpoint, ProducerConfig
+from nsqsmart.errors import DiscoveryError
+from nsqsmart.names import Address
+from nsqsmart.net.lookup import WRITE, Round
+from nsqsmart.policy.lookup_answers import LookupAnswer, Node, TopicMeta, TopicState
+from nsqsmart.policy.topology import Refused
+from tests.helpers import eventually
+
+OLD, NEW = Address("old", 4150), Address("new", 4150)
+UNKNOWN = LookupAnswer(TopicState.UNKNOWN, {})
+
+
+def led_by(address: Address) -> LookupAnswer:
+    node = Node(address, Address(address.host, 4151))
+    return LookupAnswer(TopicState.FOUND, {0: node}, meta=TopicMeta(1), redesigned=True)
+
+
+def produced_by(*addresses: Address) -> LookupAnswer:
+    nodes = tuple(Node(each, Address(each.host, 4151)) for each in addresses)
+    return LookupAnswer(TopicState.FOUND, {}, nodes)
+
+
+class Lookups:
+    """Stands for the lookup client: answers as told, and may be held up."""
+
+    def __init__(self, answer: LookupAnswer | None) -> None:
+        self.answer = answer
+        self.asked = 0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.original = False
+
+    def ask(self, topic: str, access: object, deadline: float) -> Round:
+        self.asked += 1
+        assert self.may_answer.wait(10)
+        if self.answer is None:
+            raise DiscoveryError("no nsqlookupd answered")
+        return Round([self.answer], [])
+
+    def nodes_for_new_topic(self, topic: str, deadline: float) -> tuple[Node, ...]:
+        return produced_by(OLD, NEW).producers
+
+
+def make(answer: LookupAnswer | None, **options: object) -> tuple[Directory, Lookups]:
+    options = {"lookupd_min_refresh_interval": 0.01} | options
+    made = Directory(Endpoint.parse("nsq+lookupd://l:4161"), ProducerConfig(**options), WRITE)
+    made._lookup = lookups = Lookups(answer)
+    return made, lookups
+
+
+def soon() -> float:
+    return monotonic() + 5
+
+
+def leader(directory: Directory) -> Address:
+    return directory.get("t", soon()).leaders[0].address
+
+
+def in_threads(count: int, work: Callable[[], None]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_what_is_known_is_not_asked_again():
+    directory, lookups = make(led_by(OLD))
+    assert {leader(directory) for _ in range(10)} == {OLD}
+    assert lookups.asked == 1
+
+
+def test_forty_threads_that_fail_at_once_make_one_lookup():
+    directory, lookups = make(led_by(OLD))
+    seen = directory.get("t", soon()).generation
+    lookups.answer = led_by(NEW)
+    lookups.may_answer.clear()
+    found = []
+
+    def fail() -> None:
+        refused = [Refused(0, OLD)]
+        found.append(directory.refresh("t", seen, soon(), refused=refused))
+
+    eventually(lambda: monotonic() > directory._entries["t"].asked_at + 0.01)
+    threads = in_threads(40, fail)
+    eventually(lambda: len(directory._changed._waiters) == 39)
+    lookups.may_answer.set()
+    for thread in threads:
+        thread.join(10)
+    assert {topology.leaders[0].address for topology in found} == {NEW}
+    assert len(found) == 40
+    assert lookups.asked == 2
+
+
+def test_forced_lookups_keep_their_distance(monkeypatch):
+    directory, lookups = make(led_by(OLD), lookupd_min_refresh_interval=30)
+    first = directory.get("t", soon())
+    again = directory.refresh("t", first.generation, soon(), wait=False)
+    assert again is first
+    started = monotonic()
+    directory.refresh("t", first.generation, started + 0.05)
+    assert monotonic() - started >= 0.05
+    assert lookups.asked == 1
+
+
+def test_a_newer_picture_than_the_one_that_failed_is_taken_at_once():
+    directory, lookups = make(led_by(OLD), lookupd_min_refresh_interval=30)
+    newest = directory.get("t", soon())
+    assert directory.refresh("t", newest.generation - 1, soon()) is newest
+    assert lookups.asked == 1
+
+
+def test_the_first_after_the_poll_interval_refreshes_and_others_go_on(monkeypatch):
+    directory, lookups = make(led_by(OLD))
+    directory.get("t", soon())
+    directory._entries["t"].stale_at = 0.0
+    eventually(lambda: monotonic() > directory._entries["t"].asked_at + 0.01)
+    lookups.answer = led_by(NEW)
+    lookups.may_answer.clear()
+    threads = in_threads(1, lambda: directory.get("t", soon()))
+    eventually(lambda: lookups.asked == 2)
+    assert leader(directory) == OLD
+    lookups.may_answer.set()
+    threads[0].join(5)
+    assert leader(directory) == NEW
+    assert lookups.asked == 2
+
+
+def test_the_last_good_picture_serves_while_lookups_fail():
+    directory, lookups = make(led_by(OLD))
+    known = directory.get("t", soon())
+    lookups.answer = None
+    assert directory.refresh("t", known.generation, soon()) is known
+    lookups.answer = led_by(NEW)
+    assert directory.refresh("t", known.generation, soon()).leaders[0].address == NEW
+
+
+def test_a_poll_that_failed_is_not_due_again_at_once():
+    """Whoever sleeps until a poll is due would not sleep at all while the lookups are away."""
+    directory, lookups = make(led_by(OLD), lookupd_min_refresh_interval=30)
+    directory.get("t", soon())
+    entry = directory._entries["t"]
+    entry.stale_at = entry.asked_at = 0.0
+    lookups.answer = None
+    assert leader(directory) == OLD
+    assert lookups.asked == 2
+    assert monotonic() + 25 < directory.due("t") < monotonic() + 31
+
+
+def test_without_any_picture_the_reason_is_raised():
+    directory, _ = make(None)
+    with pytest.raises(DiscoveryError, match="no nsqlookupd answered"):
+        directory.get("t", monotonic() + 0.2)
+
+
+def test_an_interrupt_in_a_lookup_lets_the_next_one_fly(monkeypatch):
+    directory, lookups = make(led_by(OLD))
+
+    def interrupted(*_args: object) -> Round:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lookups, "ask", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            directory.get("t", soon())
+    assert leader(directory) == OLD
+
+
+def test_a_topic_that_nobody_knows_is_asked_for_soon_again():
+    directory, lookups = make(UNKNOWN)
+    assert directory.get("t", soon()).state is TopicState.UNKNOWN
+    lookups.answer = led_by(OLD)
+    eventually(lambda: directory.get("t", soon()).state is TopicState.FOUND)
+
+
+def test_polls_are_spread_and_closer_where_there_are_partitions(monkeypatch):
+    monkeypatch.setattr(directory_module, "uniform", lambda _low, high: high)
+    for answer, seconds in [(led_by(OLD), 20.0), (produced_by(OLD), 60.0)]:
+        directory, _ = make(answer)
+        before = monotonic()
+        topology = directory.get("t", soon())
+        assert directory.poll_interval(topology) == seconds
+        assert before + 1.3 * seconds <= directory.due("t") <= monotonic() + 1.3 * seconds
+    directory, _ = make(led_by(OLD), lookupd_poll_interval=7)
+    assert directory.poll_interval(directory.get("t", soon())) == 7
+
+
+def test_nsqds_named_by_hand_are_the_picture_for_ever():
+    endpoint = Endpoint.parse("nsq://a:4150,b:4150")
+    directory = Directory(endpoint, ProducerConfig(), WRITE)
+    topology = directory.get("t", soon())
+    assert [target.name for target in topology.targets] == ["a:4150", "b:4150"]
+    assert directory.refresh("t", topology.generation, soon()) is topology
+    assert directory.due("t") == float("inf")
+    assert directory.nodes_for_new_topic("t", soon()) == ()
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"old:4150": "10.0.0.1:7000"},
+        {"old": "10.0.0.1:7000"},
+        lambda address: "10.0.0.1:7000",
+        lambda address: Address("10.0.0.1", 7000),
+    ],
+)
+@pytest.mark.parametrize("answer", [led_by(OLD), produced_by(OLD)])
+def test_addresses_are_translated_before_they_are_dialled(table, answer):
+    directory, _ = make(answer, address_map=table)
+    (target,) = directory.get("t", soon()).targets
+    assert target.address == Address("10.0.0.1", 7000)
+
+
+def test_a_host_alone_keeps_its_port_and_others_their_address():
+    directory, _ = make(produced_by(OLD, NEW), address_map={"old": "10.0.0.1"})
+    names = [target.name for target in directory.get("t", soon()).targets]
+    assert names == ["10.0.0.1:4150", "new:4150"]
+
+
+def test_the_policy_has_the_last_word(caplog):
+    policy = {"address_policy": lambda address: address.host != "old"}
+    directory, _ = make(produced_by(OLD, NEW), **policy)
+    assert [target.name for target in directory.get("t", soon()).targets] == ["new:4150"]
+    assert "old:4150" in caplog.text
+    led, _ = make(led_by(OLD), **policy)
+    assert led.get("t", soon()).targets == ()
+
+
+def test_only_an_original_cluster_offers_nodes_for_a_new_topic():
+    directory, lookups = make(UNKNOWN, address_map={"old": "10.0.0.1"})
+    assert directory.nodes_for_new_topic("t", soon()) == ()
+    lookups.original = True
+    found = directory.nodes_for_new_topic("t", soon())
+    assert [str(node.address) for node in found] == ["10.0.0.1:4150", "new:4150"]

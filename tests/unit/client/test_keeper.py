@@ -1,0 +1,209 @@
+"""One subscription per target of the newest picture, dialled again when it is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from time import monotonic
+
+import pytest
+
+from nsqsmart.client import keeper as keeper_module
+from nsqsmart.client.keeper import Keeper, place_of
+from nsqsmart.errors import DiscoveryError
+from nsqsmart.names import Address
+from nsqsmart.policy.lookup_answers import Node, TopicState
+from nsqsmart.policy.topology import Refused, Target, Topology
+from tests.helpers import eventually
+
+
+def node(host: str) -> Node:
+    return Node(Address(host, 4150), Address(host, 4151))
+
+
+class Directory:
+    """Gives the picture it is told; notes what was refused."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.generation = 0
+        self.refused: list[set[Refused]] = []
+        self.refreshed = 0
+        self.stale_at = float("inf")
+        self.draw()
+
+    def draw(self, leaders: dict[int, str] | None = None, nodes: tuple[str, ...] = ()) -> None:
+        self.generation += 1
+        self.picture = Topology(
+            "t",
+            TopicState.FOUND,
+            {number: node(host) for number, host in (leaders or {}).items()},
+            tuple(map(node, nodes)),
+            generation=self.generation,
+        )
+
+    def refresh(
+        self, topic: str, seen: int, deadline: float, *, refused: Collection[Refused] = ()
+    ) -> Topology:
+        self.refreshed += 1
+        self.refused.append(set(refused))
+        return self.get(topic, deadline)
+
+    def get(self, topic: str, deadline: float) -> Topology:
+        if self.error:
+            raise self.error
+        self.stale_at = float("inf")
+        return self.picture
+
+    def due(self, topic: str) -> float:
+        return self.stale_at
+
+
+class Kept:
+    """Stands for a subscription."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.hung_up = False
+
+    def hang_up(self) -> None:
+        self.hung_up = True
+
+
+class World:
+    def __init__(self) -> None:
+        self.directory = Directory()
+        self.begun: list[Kept] = []
+        self.keeper = Keeper(self.directory, "t", self._subscribe)
+
+    def _subscribe(self, target: Target, topology: Topology) -> Kept:
+        self.begun.append(Kept(target))
+        return self.begun[-1]
+
+    def names(self) -> list[tuple[int | None, str]]:
+        return [(kept.target.partition, kept.target.address.host) for kept in self.begun]
+
+
+@pytest.fixture
+def world(monkeypatch) -> Iterator[World]:
+    monkeypatch.setattr(keeper_module, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(keeper_module, "_AFTER_A_BUG", 0.01)
+    made = World()
+    yield made
+    made.keeper.close(monotonic() + 5)
+    thread = made.keeper._thread
+    assert thread is None or not thread.is_alive()
+
+
+def test_every_target_has_one_subscription(world):
+    world.directory.draw({0: "a", 1: "b"}, nodes=("c",))
+    world.keeper.start()
+    eventually(lambda: len(world.begun) == 3)
+    assert world.names() == [(0, "a"), (1, "b"), (None, "c")]
+    assert [place_of(kept.target) for kept in world.begun] == [0, 1, Address("c", 4150)]
+
+
+def test_a_lost_one_is_begun_again_and_the_others_stay(world):
+    world.directory.draw({0: "a", 1: "b"})
+    world.keeper.start()
+    eventually(lambda: len(world.begun) == 2)
+    for times in range(1, 4):
+        world.keeper.lost(world.begun[-1], moved=False)
+        eventually(lambda times=times: len(world.begun) == 2 + times)
+    assert world.names()[2:] == [(1, "b")] * 3
+    assert world.directory.refreshed == 1
+
+
+def test_pauses_grow_until_it_is_established(world, monkeypatch):
+    longest = []
+    monkeypatch.setattr(keeper_module, "uniform", lambda low, high: longest.append(high) or 0.0)
+    world.directory.draw({0: "a"})
+    world.keeper.start()
+
+    def lose(times: int) -> None:
+        for _ in range(times):
+            count = len(world.begun)
+            world.keeper.lost(world.begun[-1], moved=False)
+            eventually(lambda count=count: len(world.begun) == count + 1)
+
+    eventually(lambda: world.begun)
+    lose(10)
+    assert longest == [0.01 * 2**n for n in range(8)] + [2.0, 2.0]
+    world.keeper.established(world.begun[-1])
+    lose(1)
+    assert longest[-1] == 0.01
+
+
+def test_an_original_node_may_be_left_alone_for_longer(world, monkeypatch):
+    longest = []
+    monkeypatch.setattr(keeper_module, "uniform", lambda low, high: longest.append(high) or 0.0)
+    world.directory.draw(nodes=("a",))
+    world.keeper.start()
+    for times in range(1, 16):
+        eventually(lambda times=times: len(world.begun) == times)
+        world.keeper.lost(world.begun[-1], moved=False)
+    assert longest[-1] == 60.0
+
+
+def test_a_moved_one_is_looked_up_and_found_where_it_is_now(world):
+    world.directory.draw({0: "a"})
+    world.keeper.start()
+    eventually(lambda: world.begun)
+    world.directory.draw({0: "b"})
+    world.keeper.lost(world.begun[0], moved=True)
+    eventually(lambda: len(world.begun) == 2)
+    assert world.names()[1] == (0, "b")
+    assert world.directory.refused[1] == {Refused(0, Address("a", 4150))}
+
+
+def test_where_a_poll_shows_another_leader_the_old_connection_is_ended(world):
+    world.directory.draw({0: "a"})
+    world.keeper.start()
+    eventually(lambda: world.begun)
+    world.directory.draw({0: "b"})
+    world.directory.stale_at = 0.0
+    with world.keeper._changed:
+        world.keeper._changed.notify_all()
+    eventually(lambda: world.begun[0].hung_up)
+    world.keeper.lost(world.begun[0], moved=True)
+    eventually(lambda: len(world.begun) == 2)
+    assert world.names()[1] == (0, "b")
+
+
+def test_what_nobody_lists_any_more_is_not_dialled(world):
+    world.directory.draw(nodes=("a", "b"))
+    world.keeper.start()
+    eventually(lambda: len(world.begun) == 2)
+    world.directory.draw(nodes=("b",))
+    world.keeper.lost(world.begun[0], moved=True)
+    eventually(lambda: world.keeper.topology is world.directory.picture)
+    eventually(lambda: not world.keeper._failing)
+    assert len(world.begun) == 2
+    assert not world.begun[1].hung_up
+
+
+def test_only_the_subscription_that_is_kept_can_be_lost(world):
+    world.directory.draw({0: "a"})
+    world.keeper.start()
+    eventually(lambda: world.begun)
+    world.keeper.lost(Kept(world.begun[0].target), moved=True)
+    assert world.keeper._failing == {}
+
+
+@pytest.mark.parametrize("error", [DiscoveryError("no lookup"), ValueError("a bug")])
+def test_whatever_a_lookup_raises_it_goes_on(world, error, monkeypatch):
+    monkeypatch.setattr(keeper_module, "_WITHOUT_A_PICTURE", 0.01)
+    world.directory.error = error
+    world.keeper.start()
+    eventually(lambda: world.directory.refreshed > 2)
+    world.directory.draw({0: "a"})
+    world.directory.error = None
+    eventually(lambda: world.begun)
+    assert world.keeper.failure is None
+
+
+def test_after_close_nothing_begins(world):
+    world.keeper.start()
+    world.keeper.close(monotonic() + 5)
+    world.directory.draw({0: "a"})
+    world.keeper._begin(0, Target.at(node("a"), 0), world.directory.picture)
+    assert world.begun == []

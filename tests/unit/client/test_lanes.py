@@ -1,0 +1,227 @@
+"""One message of a partition at a time, however the server repeats itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nsqsmart.client import lanes as lanes_module
+from nsqsmart.client import message as message_module
+from nsqsmart.client.lanes import Lane
+from nsqsmart.client.message import Message
+from nsqsmart.config import ConsumerConfig
+from nsqsmart.names import Address
+from nsqsmart.policy.lookup_answers import Node
+from nsqsmart.policy.topology import Target
+
+ADDRESS = Address("a", 4150)
+
+
+class World:
+    """Stands for subscription and consumer, on a clock of its own."""
+
+    topic, channel = "t", "c"
+    target = Target.at(Node(ADDRESS, ADDRESS), 3)
+    msg_timeout = 60.0
+
+    def __init__(self, **options: object) -> None:
+        self.now = self.heard_at = 1000.0
+        self.config = ConsumerConfig(**options)
+        self.live = True
+        self.ended = False
+        self.goes_on = False
+        self.handed_over: list[Message] = []
+        self.sent: list[tuple[object, ...]] = []
+        self.calls: list[tuple[float, Callable[[], None]]] = []
+        self.violations: list[tuple[int, int]] = []
+        self.lane = Lane(self, self)
+
+    def deliver(self, messages: list[Message]) -> None:
+        self.handed_over += messages
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        self.calls.append((when, call))
+
+    def on_out_of_order(self, message: Message, before: tuple[int, int]) -> bool:
+        self.violations.append(before)
+        return self.goes_on
+
+    def acknowledge(self, message: Message) -> None:
+        self.sent.append(("FIN", message.internal_id, message.attempts))
+
+    def send_touch(self, message: Message) -> None:
+        self.sent.append(("TOUCH", message.internal_id))
+
+    def send_requeue(self, message: Message, delay: float) -> None:
+        self.sent.append(("REQ", message.internal_id, delay))
+
+    def hang_up(self) -> None:
+        self.ended = True
+
+    def offer(self, number: int, attempts: int = 1, offset: int | None = None) -> Message:
+        """The server sends message *number*."""
+        self.heard_at = self.now
+        message = Message(self, 1, attempts, number.to_bytes(8, "big") + bytes(8), b"x")
+        message.offset = 100 * number if offset is None else offset
+        self.lane.offer(message)
+        return message
+
+    def numbers(self) -> list[int]:
+        """What was handed over since the last time."""
+        found = [message.internal_id for message in self.handed_over]
+        self.handed_over.clear()
+        return found
+
+    def pass_time(self, until: float) -> None:
+        """Make the calls that fall due."""
+        while due := sorted((call for call in self.calls if call[0] <= until), key=lambda c: c[0]):
+            self.calls.remove(due[0])
+            self.now = due[0][0]
+            due[0][1]()
+        self.now = until
+
+
+@pytest.fixture
+def world(monkeypatch) -> World:
+    made = World()
+    monkeypatch.setattr(lanes_module, "monotonic", lambda: made.now)
+    monkeypatch.setattr(message_module, "monotonic", lambda: made.now)
+    return made
+
+
+def test_each_waits_for_the_one_before(world):
+    first, second = world.offer(1), world.offer(2)
+    world.offer(3)
+    assert world.numbers() == [1]
+    world.lane.done(first, finished=True)
+    assert world.numbers() == [2]
+    world.lane.done(second, finished=True)
+    assert world.numbers() == [3]
+
+
+def test_a_copy_of_what_was_finished_is_acknowledged_and_not_handled(world):
+    first = world.offer(1)
+    copies = [world.offer(1, attempts=2), world.offer(1, attempts=3)]
+    world.offer(2)
+    world.lane.done(first, finished=True)
+    assert world.numbers() == [1, 2]
+    assert world.sent == [("FIN", 1, 2), ("FIN", 1, 3)]
+    assert all(copy.answered for copy in copies)
+
+
+def test_a_copy_of_what_failed_is_handled_again(world):
+    first = world.offer(1)
+    world.offer(1, attempts=2)
+    world.lane.done(first, finished=False)
+    assert world.numbers() == [1, 1]
+    assert world.sent == []
+
+
+def test_a_worker_that_comes_late_moves_nothing(world):
+    first = world.offer(1)
+    world.lane.done(first, finished=True)
+    second = world.offer(2)
+    world.offer(3)
+    world.lane.done(first, finished=True)
+    assert world.numbers() == [1, 2]
+    world.lane.done(second, finished=True)
+    assert world.numbers() == [3]
+
+
+def fail(world: World, message: Message, delay: float | None = None, *, counts: bool = True):
+    """As a handler that raises: hold, then done."""
+    message.answered = True
+    world.lane.hold(message, delay, counts=counts)
+    world.lane.done(message, finished=False)
+
+
+def test_a_failed_head_is_held_ever_longer_then_given_back(world):
+    for attempt, pause in [(1, 1), (2, 2), (3, 4), (4, 8)]:
+        fail(world, world.offer(1, attempts=attempt))
+        begun = world.now
+        world.pass_time(begun + pause - 0.01)
+        assert world.sent == []
+        world.pass_time(begun + pause)
+        assert world.sent == [("REQ", 1, 0.0)]
+        world.sent.clear()
+
+
+def test_success_of_the_head_ends_the_count(world):
+    fail(world, world.offer(1))
+    world.pass_time(world.now + 1)
+    fail(world, world.offer(1, attempts=2))
+    world.pass_time(world.now + 2)
+    world.lane.done(world.offer(1, attempts=3), finished=True)
+    world.sent.clear()
+    fail(world, world.offer(2))
+    world.pass_time(world.now + 1)
+    assert world.sent == [("REQ", 2, 0.0)]
+
+
+def test_no_pause_is_longer_than_the_longest(world):
+    world.config = ConsumerConfig(max_backoff_duration=10, backoff_multiplier=3)
+    for attempt in range(1, 50):
+        fail(world, world.offer(1, attempts=attempt))
+        world.pass_time(world.now + 10)
+        assert world.sent.pop() == ("REQ", 1, 0.0)
+
+
+def test_a_wish_for_a_delay_is_kept_here_and_one_without_backoff_does_not_count(world):
+    fail(world, world.offer(1), 5.0, counts=False)
+    world.pass_time(world.now + 4.9)
+    assert world.sent == []
+    world.pass_time(world.now + 0.2)
+    assert world.sent == [("REQ", 1, 0.0)]
+    world.sent.clear()
+    fail(world, world.offer(1, attempts=2))
+    world.pass_time(world.now + 1)
+    assert world.sent == [("REQ", 1, 0.0)]
+
+
+def test_while_it_is_held_it_is_touched_before_its_time_is_up(world):
+    fail(world, world.offer(1), 100.0)
+    world.pass_time(world.now + 100)
+    assert world.sent == [("TOUCH", 1)] * 3 + [("REQ", 1, 0.0)]
+
+
+def test_a_lost_connection_ends_the_hold(world):
+    fail(world, world.offer(1), 100.0)
+    world.live = False
+    world.pass_time(world.now + 200)
+    assert world.sent == []
+    assert world.calls == []
+
+
+def test_at_close_what_is_held_goes_back_at_once_and_once(world):
+    fail(world, world.offer(1), 100.0)
+    world.lane.release_held()
+    world.lane.release_held()
+    world.pass_time(world.now + 200)
+    assert world.sent == [("REQ", 1, 0.0)]
+
+
+def test_a_head_that_fails_and_fails_is_said_aloud_now_and_then(world, caplog):
+    for attempt in range(1, 301):
+        fail(world, world.offer(1, attempts=attempt), 0.0)
+    loud = [record.args[-1] for record in caplog.records if "holds partition" in record.msg]
+    assert loud == [10, 20, 50, 100, 200, 300]
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_out_of_order_is_told_and_ends_it_unless_told_otherwise(world, goes_on):
+    world.goes_on = goes_on
+    world.offer(5)
+    world.offer(4, offset=600)
+    assert world.violations == [(500, 5)]
+    assert world.ended is not goes_on
+    assert len(world.lane._waiting) == int(goes_on)
+
+
+def test_a_rewind_is_told_and_no_violation(world, caplog):
+    caplog.set_level("INFO")
+    world.lane.done(world.offer(5), finished=True)
+    world.lane.done(world.offer(3), finished=True)
+    assert world.numbers() == [5, 3]
+    assert "goes back to offset 300" in caplog.text
+    assert not world.violations

@@ -1,0 +1,137 @@
+"""A message is answered once, and never late."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+import pytest
+
+from nsqsmart.client.message import Message, Requeue
+from nsqsmart.errors import AlreadyResponded
+from nsqsmart.names import Address
+from nsqsmart.policy.lookup_answers import Node
+from nsqsmart.policy.topology import Target
+from nsqsmart.wire.messages import EXT_JSON, RawMessage
+
+ADDRESS = Address("a", 4150)
+
+
+class Source:
+    """Stands for a subscription; *late* refuses every answer."""
+
+    topic, channel = "t", "c"
+    target = Target.at(Node(ADDRESS, ADDRESS), 3)
+    msg_timeout = 60.0
+    lane = None
+
+    def __init__(self) -> None:
+        self.heard_at = monotonic()
+        self.late = False
+        self.live = True
+        self.sent: list[tuple[object, ...]] = []
+
+    def _take(self, *answer: object) -> bool:
+        if not self.late:
+            self.sent.append(answer)
+        return not self.late
+
+    def finish(self, message: Message) -> bool:
+        return self._take("FIN", message.id)
+
+    def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
+        return self._take("REQ", delay, backoff)
+
+    def touch(self, message: Message) -> bool:
+        return self._take("TOUCH")
+
+    def send_requeue(self, message: Message, delay: float) -> None:
+        self.sent.append(("REQ now", delay))
+
+
+ID = (77).to_bytes(8, "big") + (2**64 - 1).to_bytes(8, "big")
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+def message(source) -> Message:
+    return Message(source, 1_700_000_000_000_000_000, 2, ID, b"body")
+
+
+def with_header(source: Source, header: bytes, version: int = EXT_JSON) -> Message:
+    raw = RawMessage(1, 1, ID, b"body", version, header, 4096, 50)
+    return Message.from_raw(source, raw)
+
+
+def test_what_it_knows(message):
+    assert (message.topic, message.channel, message.partition) == ("t", "c", 3)
+    assert message.nsqd == "a:4150"
+    assert (message.internal_id, message.trace_id) == (77, 2**64 - 1)
+    assert (message.offset, message.size, message.headers, message.tag) == (None, None, {}, None)
+    assert ID.hex() in repr(message)
+    assert "body" not in repr(message)
+
+
+@pytest.mark.parametrize("first", ["finish", "requeue"])
+@pytest.mark.parametrize("second", ["finish", "requeue", "touch", "give_back"])
+def test_a_second_answer_is_a_mistake(message, source, first, second):
+    assert getattr(message, first)()
+    with pytest.raises(AlreadyResponded):
+        getattr(message, second)()
+    assert len(source.sent) == 1
+
+
+def test_a_late_answer_is_false_and_not_sent(message, source):
+    source.late = True
+    assert message.touch() is False
+    assert message.finish() is False
+    assert not message.finished
+    assert source.sent == []
+
+
+def test_requeueing_says_how(message, source):
+    assert message.requeue(5, backoff=False)
+    assert source.sent == [("REQ", 5, False)]
+
+
+@pytest.mark.parametrize("delay", ["5s", True, b"5"])
+def test_a_delay_that_is_no_number_is_refused_before_anything_is_answered(message, delay):
+    with pytest.raises(TypeError, match="delay must be seconds"):
+        message.requeue(delay)
+    with pytest.raises(TypeError, match="delay must be seconds"):
+        Requeue(delay)
+    assert message.finish()
+
+
+def test_a_touch_gives_a_fresh_timeout(message):
+    message.received_at -= 61
+    assert message.expired
+    assert message.touch()
+    assert not message.expired
+    assert message.deadline == message.received_at + 60
+
+
+def test_giving_back_is_at_once_and_only_where_somebody_listens(source):
+    Message(source, 1, 1, ID, b"x").give_back()
+    source.live = False
+    Message(source, 1, 1, ID, b"x").give_back()
+    assert source.sent == [("REQ now", 0.0)]
+
+
+def test_the_extension_header_is_json_or_nothing(source):
+    message = with_header(source, b'{"a":1,"##client_dispatch_tag":"blue"}')
+    assert message.headers == {"a": 1, "##client_dispatch_tag": "blue"}
+    assert message.tag == "blue"
+    assert (message.offset, message.size) == (4096, 50)
+    for header in [b"[1]", b"{", b"", b"\xff", b"[" * 100_000]:
+        assert with_header(source, header).headers == {}
+    assert with_header(source, b'{"##client_dispatch_tag":7}').tag is None
+    assert with_header(source, b'{"a":1}', version=2).headers == {}
+
+
+def test_a_wish_to_requeue_is_an_exception():
+    assert (Requeue().delay, Requeue().backoff) == (None, True)
+    assert Requeue(3, backoff=False).args == (3, False)

@@ -1,0 +1,45 @@
+"""While run() blocks, SIGINT and SIGTERM are told; afterwards everything is as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from nsqsmart.client.signals import signals_to
+from tests.helpers import eventually
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_told_instead_of_raised(number):
+    told = []
+    with signals_to(lambda: told.append(number)):
+        os.kill(os.getpid(), number)
+        eventually(lambda: told == [number])
+
+
+def test_what_was_installed_comes_back():
+    def fail() -> None:
+        with signals_to(print):
+            assert signal.getsignal(signal.SIGINT) is not before[0]
+            raise ValueError("oops")
+
+    before = [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
+    with pytest.raises(ValueError, match="oops"):
+        fail()
+    assert [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)] == before
+
+
+def test_another_thread_installs_nothing():
+    found = []
+
+    def work() -> None:
+        with signals_to(print):
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(5)
+    assert found == [signal.getsignal(signal.SIGINT)]
