@@ -1,4 +1,4 @@
-"""The bodies of publish commands, read as they come, with the servers' words for what is wrong."""
+"""The bodies of commands, read as they come, with the servers' words for what is wrong."""
 
 from __future__ import annotations
 
@@ -15,6 +15,23 @@ class Wording:
 
     prefix: str = ""
     size_code: str = BAD_BODY
+
+
+def read_whole(connection: Connection, verb: str) -> bytes:
+    """The body of IDENTIFY or AUTH (protocol 2.1.1)."""
+    limit = connection.node.options.max_body_size
+    try:
+        size = int.from_bytes(connection.read(4), signed=True)
+    except EndOfStream as end:
+        raise Refused(BAD_BODY, f"{verb} failed to read body size") from end
+    if size > limit:
+        raise Refused(BAD_BODY, f"{verb} body too big {size} > {limit}")
+    if size <= 0:
+        raise Refused(BAD_BODY, f"{verb} invalid body size {size}")
+    try:
+        return connection.read(size)
+    except EndOfStream as end:
+        raise Refused(BAD_BODY, f"{verb} failed to read body") from end
 
 
 def read_single(connection: Connection, wording: Wording, limit: int) -> bytes:

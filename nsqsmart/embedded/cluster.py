@@ -66,7 +66,10 @@ class ClusterOptions(TypedDict, total=False):
     deflate: bool
     tls_cert: Path
     tls_key: Path
+    tls_root_ca: Path
+    tls_client_policy: str
     tls_required: bool
+    auth_addresses: tuple[str, ...]
     allow_ext_compatible: bool
     allow_sub_ext_compatible: bool
     tcp_ports: list[int]
@@ -104,13 +107,14 @@ class Cluster:
         self._options = options
         self._scope = Scope("nsqsmart-embedded", logging=options.get("log", True))
         self._closed = False
-        self.nsqds = [self._make_nsqd(number) for number in range(options.get("nsqds", 1))]
+        self.nsqds: list[Nsqd] = []
         """The nsqds; they stay in the list when they are killed."""
-        count = options.get("lookupds", 1)
-        self.lookupds = [self._make_lookupd() for _ in range(count)]
+        self.lookupds: list[Nsqlookupd] = []
         """The lookup daemons."""
-        self._backend = self._make_backend()
         try:
+            self.nsqds += map(self._make_nsqd, range(options.get("nsqds", 1)))
+            self.lookupds += [self._make_lookupd() for _ in range(options.get("lookupds", 1))]
+            self._backend = self._make_backend()
             self._backend.start()
         except BaseException:
             self.close()

@@ -12,6 +12,7 @@ from enum import IntEnum
 from math import inf
 from typing import Any
 
+from nsqsmart.embedded.authority import Authority
 from nsqsmart.embedded.broker.consumer import Consumer, Sink
 from nsqsmart.embedded.layers import Layers, TlsLayer
 from nsqsmart.embedded.node import Node
@@ -58,6 +59,7 @@ class Connection:
         self.dirty: set[Sink] = set()
         self.connected_at = time.time_ns() // 1_000_000_000
         self.identified = False
+        self.authority: Authority | None = None
         self.published = 0
         self.closed = threading.Event()
         self._waiting_since = time.monotonic()

@@ -32,6 +32,7 @@ class Express:
         self._node = connection.node
         self._find = find
         self._limit = connection.node.options.max_msg_size
+        self._guarded = self._node.options.tls_required or bool(self._node.options.auth_addresses)
         self._held = b""
 
     def take(self, received: bytes) -> bytes:
@@ -42,7 +43,7 @@ class Express:
         data = self._held + received if self._held else received
         self._held = b""
         node = self._node
-        if node.log is not None or node.faults.armed or node.exiting or node.options.tls_required:
+        if node.log is not None or node.faults.armed or node.exiting or self._guarded:
             return data
         position, length = 0, len(data)
         shard: Shard[Any] | None = None

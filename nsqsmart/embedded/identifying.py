@@ -1,11 +1,12 @@
-"""IDENTIFY and AUTH, and what follows them."""
+"""IDENTIFY, and what follows it."""
 
 from __future__ import annotations
 
 import ssl
 
+from nsqsmart.embedded.bodies import read_whole
 from nsqsmart.embedded.connection import Connection, State
-from nsqsmart.embedded.refusals import BAD_BODY, INVALID, EndOfStream, Refused
+from nsqsmart.embedded.refusals import INVALID, EndOfStream, Refused
 from nsqsmart.errors import CompressionError
 from nsqsmart.wire.command_decoder import Command
 from nsqsmart.wire.frames import OK
@@ -15,28 +16,11 @@ from nsqsmart.wire.streams import DeflateStream, SnappyStream, Stream
 _HANDSHAKE_TIMEOUT = 5.0
 
 
-def read_body(connection: Connection, verb: str) -> bytes:
-    """The body of IDENTIFY or AUTH (protocol 2.1.1)."""
-    limit = connection.node.options.max_body_size
-    try:
-        size = int.from_bytes(connection.read(4), signed=True)
-    except EndOfStream as end:
-        raise Refused(BAD_BODY, f"{verb} failed to read body size") from end
-    if size > limit:
-        raise Refused(BAD_BODY, f"{verb} body too big {size} > {limit}")
-    if size <= 0:
-        raise Refused(BAD_BODY, f"{verb} invalid body size {size}")
-    try:
-        return connection.read(size)
-    except EndOfStream as end:
-        raise Refused(BAD_BODY, f"{verb} failed to read body") from end
-
-
 def identify(connection: Connection, command: Command) -> None:  # noqa: ARG001 - the interface has it
     """IDENTIFY: answer, then TLS, then compression, each with an OK of its own."""
     if connection.state is not State.INIT:
         raise Refused(INVALID, "cannot IDENTIFY in current state")
-    body = read_body(connection, "IDENTIFY")
+    body = read_whole(connection, "IDENTIFY")
     policy = connection.node.policy
     try:
         settled = settle(body, policy, connection.settled)
@@ -82,14 +66,3 @@ def _start_compression(connection: Connection, settled: Settled) -> None:
     except CompressionError as error:
         raise EndOfStream from error
     connection.respond(OK)
-
-
-def auth(connection: Connection, command: Command) -> None:
-    """AUTH, on a server without an auth server (protocol 2.2)."""
-    if connection.state is not State.INIT:
-        raise Refused(INVALID, "cannot AUTH in current state")
-    if command.params:
-        raise Refused(INVALID, "AUTH invalid number of parameters")
-    read_body(connection, "AUTH")
-    text = "AUTH Disabled" if connection.node.options.redesigned else "AUTH disabled"
-    raise Refused("E_AUTH_DISABLED", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+from typing import Any
 
 from nsqsmart.wire.streams import Stream
 
@@ -40,6 +41,12 @@ class TlsLayer:
         with self._lock:
             self._tls.write(data)
             return self._outgoing.read()
+
+    def common_name(self) -> str:
+        """The CN of the client's certificate, "" without one that was verified."""
+        certificate: Any = self._tls.getpeercert() or {}
+        names = dict(pair for part in certificate.get("subject", ()) for pair in part)
+        return str(names.get("commonName", ""))
 
     def incoming(self, data: bytes) -> bytes:
         """What *data* holds; raises :class:`ssl.SSLError`, EOFError at the end of the stream."""

@@ -6,6 +6,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from nsqsmart.embedded.authority import auth_server
 from nsqsmart.embedded.broker.channel import Limits
 from nsqsmart.names import Dialect
 
@@ -51,6 +52,11 @@ class NsqdOptions:
     allow_ext_compatible: bool = False
     allow_sub_ext_compatible: bool = False
     auth_addresses: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for an auth server that could never be asked."""
+        for address in self.auth_addresses:
+            auth_server(address)
 
     @property
     def version(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nsqsmart.embedded.authority import auth_server
 from nsqsmart.embedded.broker.consumer import Consumer
 from nsqsmart.embedded.flags import Flag, address, duration, switch
 from nsqsmart.embedded.hosting import OriginalTopics, StandaloneTopics
@@ -57,7 +58,7 @@ FLAGS = {
     "snappy": Flag(switch, "offer snappy (default true)", switch=True),
     "deflate": Flag(switch, "offer deflate (default true)", switch=True),
     "max-deflate-level": Flag(int, "the highest level (default 6)"),
-    "auth-http-address": Flag(str, "an auth server", repeatable=True),
+    "auth-http-address": Flag(auth_server, "an auth server", repeatable=True),
     "allow-ext-compatible": Flag(switch, "drop internal headers on plain topics", switch=True),
     "allow-sub-ext-compatible": Flag(switch, "let plain clients read extended topics", switch=True),
     "statsd-address": Flag(str, _IGNORED),

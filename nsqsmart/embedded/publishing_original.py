@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from nsqsmart.embedded.authorizing import check_auth
 from nsqsmart.embedded.bodies import Wording, read_batch, read_single
 from nsqsmart.embedded.broker.log import Entry
 from nsqsmart.embedded.connection import Connection
@@ -32,6 +33,7 @@ class OriginalPublishing:
         """PUB: the topic is made after the body was read."""
         topic = self._topic(command, "PUB", 1)
         body = read_single(connection, _PUB, connection.node.options.max_msg_size)
+        check_auth(connection, "PUB", topic)
         self._store(connection, topic, [(body, 0, None)], "PUB")
         return OK
 
@@ -39,6 +41,7 @@ class OriginalPublishing:
         """MPUB: the topic is made before the body is read."""
         # The real server says the code twice.
         topic = self._topic(command, "MPUB", 1, "E_BAD_TOPIC ")
+        check_auth(connection, "MPUB", topic)
         self._topics.get(topic)
         bodies = read_batch(connection, "MPUB ").read()
         entries: list[Entry] = [(body, 0, None) for body in bodies]
@@ -56,6 +59,7 @@ class OriginalPublishing:
         if delay > longest:
             raise Refused(INVALID, f"DPUB timeout {delay} out of range 0-{longest}")
         body = read_single(connection, _DPUB, connection.node.options.max_msg_size)
+        check_auth(connection, "DPUB", topic)
         self.store_deferred(connection, topic, body, delay / 1000)
         return OK
 

@@ -5,6 +5,7 @@ What is wrong with the command closes the connection; what is wrong with the par
 
 from __future__ import annotations
 
+from nsqsmart.embedded.authorizing import check_auth
 from nsqsmart.embedded.bodies import (
     BatchReader,
     Wording,
@@ -128,7 +129,7 @@ class RedesignedPublishing:
         self._store(connection, shard, entries, batch=True)
         return OK
 
-    def create_topic(self, _connection: Connection, command: Command) -> bytes:
+    def create_topic(self, connection: Connection, command: Command) -> bytes:
         """INTERNAL_CREATE_TOPIC."""
         params = command.params
         if len(params) < _WITH_PARTITION:
@@ -137,6 +138,7 @@ class RedesignedPublishing:
         if not is_valid_name(name):
             raise Refused(BAD_TOPIC, f"topic name {quote(params[0])} is not valid")
         partition = parse_partition(params[1])
+        check_auth(connection, "CREATE_TOPIC", name)
         if partition < 0:
             raise Refused(BAD_PARTITION, "partition should not less than 0")
         extended = False
@@ -158,22 +160,23 @@ class RedesignedPublishing:
         """Tokens, size, topic, order: judged before the body is read."""
         topic, partition = _target(command)
         size = read_size(connection, _WORDING, connection.node.options.max_msg_size)
-        return self._find(topic, partition), size
+        return self._find(connection, topic, partition), size
 
     def _begin_batch(
         self, connection: Connection, command: Command
     ) -> tuple[RedesignedShard, BatchReader]:
         topic, partition = _target(command)
         reader = read_batch(connection, "")
-        return self._find(topic, partition), reader
+        return self._find(connection, topic, partition), reader
 
-    def _find(self, topic: str, partition: int) -> RedesignedShard:
+    def _find(self, connection: Connection, topic: str, partition: int) -> RedesignedShard:
         shard = self._hosting.find(topic, partition)
         if shard is None:
             raise topic_not_exist()
         if partition == DEFAULT and shard.meta.ordered:
             text = f"topic partition is not valid for multi partition: {partition}"
             raise Refused(BAD_PARTITION, text)
+        check_auth(connection, "PUB", topic)
         return shard
 
     def _store(

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from nsqsmart.embedded.answering import close, finish, finish_many, nop, rdy, requeue, touch
+from nsqsmart.embedded.authorizing import auth
 from nsqsmart.embedded.connection import Connection, State
 from nsqsmart.embedded.express import Express, Find
 from nsqsmart.embedded.gotext import byte_list, shown
 from nsqsmart.embedded.hosting import OriginalTopics, RedesignedHosting
-from nsqsmart.embedded.identifying import auth, identify
+from nsqsmart.embedded.identifying import identify
 from nsqsmart.embedded.misbehaving import Misbehaviour
 from nsqsmart.embedded.node import Node
 from nsqsmart.embedded.publishing_original import OriginalPublishing

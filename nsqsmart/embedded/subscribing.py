@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nsqsmart.embedded.authorizing import check_auth
 from nsqsmart.embedded.broker.consumer import Consumer, Subscription
 from nsqsmart.embedded.broker.ext import make_filter
 from nsqsmart.embedded.broker.redesigned_channel import RedesignedChannel
@@ -60,6 +61,7 @@ class OriginalSubscribing:
     def sub(self, connection: Connection, command: Command) -> bytes:
         """SUB."""
         topic, name = _check(connection, command)
+        check_auth(connection, "SUB", topic, name)
         shard = self._topics.get(topic)
         self._topics.create_channel(shard, name)
         settled = connection.settled
@@ -123,6 +125,7 @@ class RedesignedSubscribing:
         partition = DEFAULT
         if len(command.params) == _WITH_PARTITION:
             partition = parse_partition(command.params[_NAMES])
+        check_auth(connection, "SUB", topic, name)
         shard = self._hosting.find(topic, partition)
         if shard is None:
             raise topic_not_exist()

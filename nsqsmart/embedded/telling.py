@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import quote
 
+from nsqsmart.embedded.fetching import dial, get_json
 from nsqsmart.embedded.node import Node
 
 _PING_EVERY = 15.0
@@ -21,22 +22,6 @@ _MAX_REPLY = 1024 * 1024
 
 Told = tuple[str, int | None, str | None]
 """Topic, partition (redesigned), channel."""
-
-
-def _dial(address: tuple[str, int]) -> socket.socket:
-    """A connection whose every wait ends after the timeout; raises OSError."""
-    refused: OSError = ConnectionError("the name has no address")
-    for family, kind, protocol, _, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.settimeout(_TIMEOUT)
-            sock.connect(where)
-        except OSError as error:
-            sock.close()
-            refused = error
-        else:
-            return sock
-    raise refused
 
 
 class _Peer:
@@ -87,7 +72,7 @@ class _Peer:
 
     def _connect(self) -> None:
         node = self._node
-        self._sock = _dial(self._address)
+        self._sock = dial(self._address, _TIMEOUT)
         self._sock.sendall(b"  V1")
         document: dict[str, Any] = {
             "broadcast_address": node.options.broadcast_address,
@@ -178,23 +163,16 @@ class LookupdTeller:
             peer.ready.wait(_TIMEOUT)
             if peer.http is not None:
                 with suppress(OSError, ValueError, KeyError):
-                    names.update(_get(peer.http, f"/channels?topic={quote(topic)}")["channels"])
+                    names.update(self._channels(peer.http, topic))
         return sorted(names)
+
+    @staticmethod
+    def _channels(address: tuple[str, int], topic: str) -> list[str]:
+        document = get_json(address, f"/channels?topic={quote(topic)}", _TIMEOUT)
+        return list(document["channels"])
 
 
 def command(verb: str, told: Told) -> bytes:
     """A line of the V1 protocol."""
     words = [verb, *(str(word) for word in told if word is not None)]
     return " ".join(words).encode() + b"\n"
-
-
-def _get(address: tuple[str, int], target: str) -> Any:
-    """A JSON document by HTTP."""
-    with _dial(address) as sock:
-        accept = "application/vnd.nsq; version=1.0"
-        head = f"GET {target} HTTP/1.0\r\nHost: {address[0]}\r\nAccept: {accept}\r\n\r\n"
-        sock.sendall(head.encode())
-        data = b""
-        while len(data) < _MAX_REPLY and (piece := sock.recv(64 * 1024)):
-            data += piece
-    return json.loads(data.partition(b"\r\n\r\n")[2])
