@@ -47,6 +47,7 @@ class Nsqlookupd:
         self.registrations = Registrations(
             inactive_after=_INACTIVE_AFTER[options.dialect],
             tombstone_lifetime=_TOMBSTONE_LIFETIME[options.dialect],
+            remembers=options.dialect is Dialect.ORIGINAL,
         )
         self.tcp_address = options.tcp_address
         self.http_address = options.http_address

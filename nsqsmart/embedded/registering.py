@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from nsqsmart.embedded.gotext import GoError, atoi
 from nsqsmart.embedded.options import VERSIONS
 from nsqsmart.embedded.registrations import NO_PARTITION, Key, Peer, Registrations
 from nsqsmart.names import Dialect, is_valid_name
 
 _MAX_PARTITION = 255
+_WITH_PARTITION = 2
 _MAX_BODY = 1024 * 1024
 _FIELDS: dict[str, type] = {
     "broadcast_address": str,
@@ -65,7 +67,7 @@ class PeerProtocol:
         peer = self._peer
         if peer is None:
             raise _Refused("E_INVALID client must IDENTIFY")
-        key, channel = self._subject(verb, words[1:])
+        key, channel = self._subject(verb, words[1:], peer)
         change = (
             self._registrations.register if verb == "REGISTER" else self._registrations.unregister
         )
@@ -90,20 +92,44 @@ class PeerProtocol:
         self._registrations.join(self._peer)
         return self.introduce()
 
-    def _subject(self, verb: str, words: list[str]) -> tuple[Key, str | None]:
+    def _subject(self, verb: str, words: list[str], peer: Peer) -> tuple[Key, str | None]:
+        """Topic, partition if the dialect has them, channel; an old nsqd names no partition."""
+        if not self._redesigned:
+            return self._old_subject(verb, words)
+        try:
+            return self._new_subject(verb, words)
+        except _Refused:
+            if not peer.is_old:
+                raise
+            return self._old_subject(verb, words)
+
+    @staticmethod
+    def _old_subject(verb: str, words: list[str]) -> tuple[Key, str | None]:
         if not words:
             raise _Refused(f"E_INVALID {verb} insufficient number of params")
-        topic, rest = words[0], words[1:]
-        if not is_valid_name(topic):
-            raise _Refused(f"E_BAD_TOPIC {verb} topic name '{topic}' is not valid")
-        partition = NO_PARTITION
-        if self._redesigned and rest and rest[0].lstrip("-").isdigit():
-            partition = int(rest[0])
-            if not 0 <= partition < _MAX_PARTITION:
-                text = f"{verb} partition id '{rest[0]}' is not valid"
-                raise _Refused(f"E_BAD_PARTITIONID {text}")
-            rest = rest[1:]
-        channel = rest[0] if rest else None
-        if channel is not None and not is_valid_name(channel):
-            raise _Refused(f"E_BAD_CHANNEL {verb} channel name '{channel}' is not valid")
-        return Key(topic, partition), channel
+        topic, channel = words[0], words[1] if len(words) > 1 else ""
+        _check(verb, topic, channel)
+        return Key(topic, NO_PARTITION), channel or None
+
+    @staticmethod
+    def _new_subject(verb: str, words: list[str]) -> tuple[Key, str | None]:
+        if len(words) < _WITH_PARTITION:
+            raise _Refused(f"E_INVALID {verb} insufficient number of params")
+        topic, token = words[:_WITH_PARTITION]
+        channel = words[_WITH_PARTITION] if len(words) > _WITH_PARTITION else ""
+        _check(verb, topic, channel)
+        try:
+            partition = atoi(token.encode())
+        except GoError:
+            partition = -1
+        if not (0 <= partition < _MAX_PARTITION or partition == NO_PARTITION):
+            text = f"{verb} partition id '{token}' is not valid"
+            raise _Refused(f"E_BAD_PARTITIONID {text}")
+        return Key(topic, partition), channel or None
+
+
+def _check(verb: str, topic: str, channel: str) -> None:
+    if not is_valid_name(topic):
+        raise _Refused(f"E_BAD_TOPIC {verb} topic name '{topic}' is not valid")
+    if channel and not is_valid_name(channel):
+        raise _Refused(f"E_BAD_CHANNEL {verb} channel name '{channel}' is not valid")
