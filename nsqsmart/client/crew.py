@@ -157,10 +157,11 @@ class Crew:
 
     def _requeue(self, message: Message, tally: Tally, wish: Requeue) -> None:
         tally.requeued += 1
+        if wish.backoff:
+            # RDY 0 before REQ: sent back without a delay it would be here again at once.
+            self._boss.on_result(message, ok=False)
         if not message.answered:
             message.requeue(wish.delay, backoff=wish.backoff)
-        if wish.backoff:
-            self._boss.on_result(message, ok=False)
 
     def _returned(self, message: Message, tally: Tally, result: object) -> None:
         """Something else than None and True."""
