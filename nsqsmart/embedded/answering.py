@@ -151,14 +151,19 @@ def _id(connection: Connection, command: Command, verb: str) -> bytes:
         if len(message_id) != ID_SIZE:
             raise Refused(INVALID, "invalid message ID")
         return message_id
-    if message_id[0] & _TOP_BIT or not any(message_id[:_KEY_SIZE]):
+    if verb == "FIN" and _is_no_number(message_id):
         raise Refused(INVALID, "Invalid Message ID")
     return message_id
 
 
+def _is_no_number(message_id: bytes) -> bool:
+    """Whether its first half is not positive as a signed number (protocol 2.5)."""
+    return bool(message_id[0] & _TOP_BIT) or not any(message_id[:_KEY_SIZE])
+
+
 def _answer_failed(connection: Connection, verb: str, message_id: bytes, reason: str) -> None:
     redesigned = connection.node.options.redesigned
-    if redesigned and (message_id[0] & _TOP_BIT or not any(message_id[:_KEY_SIZE])):
+    if redesigned and verb == "FIN" and _is_no_number(message_id):
         raise Refused(INVALID, "Invalid Message ID")
     shown_id = byte_list(message_id) if redesigned else shown(message_id)
     refused = Refused(f"E_{verb}_FAILED", f"{verb} {shown_id} failed {reason}", fatal=False)

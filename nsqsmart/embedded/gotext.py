@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
-_INT = re.compile(rb"[+-]?[0-9]+")
+_INT = re.compile(rb"([+-]?)0*([0-9]+)")
+_UINT = re.compile(rb"0*([0-9]+)")
 _INT64_MAX = 2**63 - 1
+_UINT64_MAX = 2**64 - 1
+_UINT64_DIGITS = 20
+_PIECE = 1000
 _TRUE = frozenset({b"1", b"t", b"T", b"TRUE", b"true", b"True"})
 _FALSE = frozenset({b"0", b"f", b"F", b"FALSE", b"false", b"False"})
 _ESCAPES = {
@@ -43,12 +47,24 @@ def _quoted(char: str) -> str:
 
 def atoi(text: bytes, function: str = "Atoi") -> int:
     """``strconv.Atoi``; raises :class:`GoError`."""
-    if not _INT.fullmatch(text):
+    match = _INT.fullmatch(text)
+    if match is None:
         raise GoError(f"strconv.{function}: parsing {quote(text)}: invalid syntax")
-    number = int(text)
+    # Python refuses to read numbers of thousands of digits.
+    number = int(match[1] + match[2]) if len(match[2]) <= _UINT64_DIGITS else _UINT64_MAX
     if not -_INT64_MAX - 1 <= number <= _INT64_MAX:
         raise GoError(f"strconv.{function}: parsing {quote(text)}: value out of range")
     return number
+
+
+def parse_uint(text: bytes) -> int:
+    """``strconv.ParseUint`` of 64 bits; raises :class:`GoError`."""
+    match = _UINT.fullmatch(text)
+    if match is None:
+        raise GoError(f"strconv.ParseUint: parsing {quote(text)}: invalid syntax")
+    if len(match[1]) > _UINT64_DIGITS or int(match[1]) > _UINT64_MAX:
+        raise GoError(f"strconv.ParseUint: parsing {quote(text)}: value out of range")
+    return int(match[1])
 
 
 def parse_bool(text: bytes) -> bool:
@@ -69,7 +85,11 @@ def digits(text: bytes) -> int | None:
     """nsqd's own number parser: digits only, modulo 2**64; empty is 0 (protocol 2.4)."""
     if text and not text.isdigit():
         return None
-    return int(text or b"0") % 2**64
+    number = 0
+    for start in range(0, len(text), _PIECE):
+        piece = text[start : start + _PIECE]
+        number = (number * 10 ** len(piece) + int(piece)) % 2**64
+    return number
 
 
 def shown(text: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import socket
 import ssl
@@ -11,6 +12,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
+
+log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
 _MAX_HEAD = 64 * 1024
@@ -34,7 +37,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class Request(NamedTuple):
-    """One request; header names in lower case, query values as the last one given."""
+    """One request; header names in lower case, query values as the first one given."""
 
     method: str
     path: str
@@ -47,6 +50,11 @@ class Request(NamedTuple):
     def wants_v1(self) -> bool:
         """Whether the client asked for the newer envelope, exactly (protocol 7.1)."""
         return self.headers.get("accept") == V1_ACCEPT
+
+    @property
+    def without_blanks(self) -> Request:
+        """The same, but an empty argument counts as none, as it does for redesigned servers."""
+        return self._replace(query={name: value for name, value in self.query.items() if value})
 
 
 class Response(NamedTuple):
@@ -68,8 +76,9 @@ class HttpError(Exception):
 
 
 def dumps(document: Any) -> bytes:
-    """JSON without spaces, as Go writes it."""
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    """JSON without spaces, as Go writes it; half a surrogate pair is no character."""
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "replace")
 
 
 def v1_reply(data: Any) -> Response:
@@ -134,6 +143,9 @@ class Router:
             data = route.handler(request)
         except HttpError as error:
             return legacy_failure(error) if legacy else v1_failure(error, escaped=self._escaped)
+        except Exception:
+            log.exception("a handler of %s failed", request.path)
+            return v1_failure(HttpError(500, "INTERNAL_ERROR"), escaped=self._escaped)
         if isinstance(data, Response):
             return data
         return legacy_reply(data) if legacy else v1_reply(data)
@@ -205,8 +217,13 @@ class HttpConnection:
         if headers.get("expect", "").lower() == "100-continue":
             self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         chunked = headers.get("transfer-encoding", "").lower() == "chunked"
-        body = self._read_chunks() if chunked else self._read(int(headers.get("content-length", 0)))
-        values = dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape"))
+        if chunked:
+            body = self._read_chunks()
+        else:
+            body = self._read(int(headers.get("content-length", 0)), self._server.max_body)
+        values: dict[str, str] = {}
+        for name, value in parse_qsl(query, keep_blank_values=True):
+            values.setdefault(name, value)
         return Request(match[1].decode(), path, values, headers, body, chunked)
 
     def _read_head(self) -> list[bytes]:
@@ -219,12 +236,14 @@ class HttpConnection:
 
     def _read_line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:
+            if len(self._buffer) > _MAX_HEAD:
+                raise _Gone
             self._more()
         line, self._buffer = self._buffer[:end], self._buffer[end + 2 :]
         return line
 
-    def _read(self, count: int) -> bytes:
-        if not 0 <= count <= self._server.max_body:
+    def _read(self, count: int, limit: int) -> bytes:
+        if not 0 <= count <= limit:
             # What follows is not read: the answer, and the end.
             self._send(Response(413, b""), keep=False)
             raise _Gone
@@ -235,8 +254,10 @@ class HttpConnection:
 
     def _read_chunks(self) -> bytes:
         pieces: list[bytes] = []
+        left = self._server.max_body
         while size := int(self._read_line().partition(b";")[0], 16):
-            pieces.append(self._read(size))
+            pieces.append(self._read(size, left))
+            left -= size
             self._read_line()
         while self._read_line():
             pass

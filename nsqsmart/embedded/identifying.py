@@ -56,7 +56,12 @@ def _start_tls(connection: Connection) -> None:
 
 
 def _start_compression(connection: Connection, settled: Settled) -> None:
-    stream: Stream = SnappyStream() if settled.snappy else DeflateStream(settled.deflate_level)
+    stream: Stream
+    try:
+        stream = SnappyStream() if settled.snappy else DeflateStream(settled.deflate_level)
+    except ValueError as error:
+        # A level below -1 reaches the compressor unchanged.
+        raise Refused("E_IDENTIFY_FAILED", f"IDENTIFY failed {error}") from error
     connection.flush()
     with connection.outbox.exclusive():
         connection.layers.stream = stream

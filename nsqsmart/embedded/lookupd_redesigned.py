@@ -2,54 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from typing import Any, Protocol
 
 from nsqsmart.embedded.arguments import (
     any_topic,
-    number_argument,
-    topic_and_channel,
-    topic_argument,
 )
-from nsqsmart.embedded.coordinator import Coordinator
-from nsqsmart.embedded.gotext import GoError, atoi
 from nsqsmart.embedded.http import HttpError, Request, Response, Route, Router
-from nsqsmart.embedded.lookup_answers import KEY_NOT_FOUND, LookupAnswers
+from nsqsmart.embedded.lookupd_admin import Admin, Cluster
 from nsqsmart.embedded.options import VERSIONS
 from nsqsmart.embedded.registrations import Peer, Registrations, distinct
 from nsqsmart.embedded.shard import TopicMeta
-from nsqsmart.embedded.topology import CoordinatorRefused
 from nsqsmart.names import Dialect
 
 _GET, _POST = ("GET",), ("POST",)
 _CREATE = ("POST", "PUT")
-_NOT_LEADER = "E_FAILED_ON_NOT_LEADER"
-_NOT_LOOKUP_LEADER = "Not nsqlookup leader"
-_MISSING_COORDINATOR = "MISSING_COORDINATOR"
-
-
-class Cluster(Protocol):
-    """What a lookup daemon knows of the cluster it is part of."""
-
-    @property
-    def coordinator(self) -> Coordinator:
-        """Topics and leaders."""
-
-    @property
-    def answers(self) -> LookupAnswers:
-        """Lookups, with the tombstones of this daemon."""
-
-    def is_leader(self) -> bool:
-        """Whether this daemon may administer."""
-
-    def listlookup(self) -> dict[str, Any]:
-        """The answer to /listlookup."""
 
 
 def redesigned_router(registrations: Registrations, cluster: Cluster | None) -> Router:
     """The paths of a redesigned nsqlookupd; without *cluster* it knows registrations only."""
     reading: _Reading = _Alone(registrations) if cluster is None else _Coordinated(cluster)
-    admin: _Admin = _Admin(cluster)
+    admin = Admin(cluster)
     info = {"version": VERSIONS[Dialect.REDESIGNED], "ha_support": cluster is not None}
     routes = {
         "/ping": Route(_GET, lambda _: Response(body=b"OK")),
@@ -67,7 +40,12 @@ def redesigned_router(registrations: Registrations, cluster: Cluster | None) -> 
         "/channel/delete": Route(_POST, admin.delete_channel),
         "/disable/write": Route(_POST, admin.disable_write),
     }
-    return Router(routes, escaped=False)
+    # Here an argument without a value counts as none.
+    return Router({path: _without_blanks(route) for path, route in routes.items()}, escaped=False)
+
+
+def _without_blanks(route: Route) -> Route:
+    return route._replace(handler=lambda request: route.handler(request.without_blanks))
 
 
 class _Reading(Protocol):
@@ -103,7 +81,7 @@ def _partition(request: Request) -> int | None:
     text = request.query.get("partition", "*")
     if text in ("*", "**", ""):
         return None
-    return int(text) if text.isdigit() else -1
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else -1
 
 
 def _tombstone_arguments(request: Request) -> tuple[str, str, bool]:
@@ -235,111 +213,3 @@ def _describe(peer: Peer) -> dict[str, Any]:
         "version": info["version"],
         "distributed_id": info.get("distributed_id", ""),
     }
-
-
-class _Admin:
-    """What changes the cluster: on its leading daemon only."""
-
-    def __init__(self, cluster: Cluster | None) -> None:
-        self._cluster = cluster
-
-    def create_topic(self, request: Request) -> None:
-        """/topic/create (protocol 7.5)."""
-        query = request.query
-        topic = topic_argument(request)
-        partitions = number_argument(request, "partition_num", (1, 255), "TOPIC_PARTITION_NUM")
-        replicas = number_argument(request, "replicator", (1, 5), "TOPIC_REPLICATOR")
-        if "suggestload" in query:
-            number_argument(request, "suggestload", (0, 10000), "TOPIC_LOAD_FACTOR")
-        if "syncdisk" in query:
-            number_argument(request, "syncdisk", (-(2**63), 2**63 - 1), "TOPIC_SYNC_DISK")
-        try:
-            atoi(query.get("retention", "0").encode())
-        except GoError as error:
-            raise HttpError(400, str(error)) from error
-        flag = {name: query.get(name) == "true" for name in query}.get
-        meta = TopicMeta(
-            name=topic,
-            partitions=partitions,
-            replicas=replicas,
-            ordered=bool(flag("orderedmulti")),
-            multi_part=bool(flag("multipart")),
-            extended=bool(flag("extend")),
-            channel_auto_create=not flag("disable_channel_auto_create"),
-        )
-        self._do(lambda cluster: cluster.coordinator.topology.create_topic(meta), _NOT_LEADER)
-
-    def delete_topic(self, request: Request) -> None:
-        """/topic/delete: all partitions or none."""
-        topic = any_topic(request)
-        partition = request.query.get("partition")
-        if partition is None:
-            raise HttpError(400, "MISSING_ARG_TOPIC_PARTITION")
-        if partition != "**":
-            raise HttpError(400, "REMOVE_SINGLE_PARTITION_NOT_ALLOWED")
-        self._do(
-            lambda cluster: cluster.coordinator.delete_topic(topic), _NOT_LOOKUP_LEADER, status=500
-        )
-
-    def create_channel(self, request: Request) -> None:
-        """/channel/create: registers a channel where SUB may not make one (cluster 2)."""
-        topic, channel = topic_and_channel(request)
-
-        def create(cluster: Cluster) -> None:
-            if channel in cluster.coordinator.topology.channels(topic):
-                raise CoordinatorRefused(f"channel {channel} already registered")
-            for slot in cluster.coordinator.topology.of(topic):
-                with slot.shard.lock:
-                    slot.shard.partition.create_channel(channel)
-
-        self._do(self._registered_only(topic, create), _NOT_LOOKUP_LEADER)
-
-    def delete_channel(self, request: Request) -> None:
-        """/channel/delete: nothing to do where channels come and go by themselves."""
-        topic, channel = topic_and_channel(request)
-
-        def delete(cluster: Cluster) -> None:
-            if channel not in cluster.coordinator.topology.channels(topic):
-                raise CoordinatorRefused(f"channel {channel} not registered")
-            for slot in cluster.coordinator.topology.of(topic):
-                with slot.shard.lock:
-                    gone = slot.shard.partition.delete_channel(channel)
-                for consumer in gone:
-                    consumer.sink.end()
-
-        meta = self._cluster.coordinator.topology.topics.get(topic) if self._cluster else None
-        if meta is None or not meta.channel_auto_create:
-            self._do(self._registered_only(topic, delete), _NOT_LOOKUP_LEADER)
-
-    def disable_write(self, request: Request) -> None:
-        """/disable/write: lookups for writing name nobody; the nsqds go on."""
-        kind = request.query.get("type", "")
-        if self._cluster is None:
-            raise HttpError(500, _MISSING_COORDINATOR)
-        self._cluster.coordinator.topology.writes_disabled = (
-            kind if kind in ("all", "ordered") else ""
-        )
-
-    @staticmethod
-    def _registered_only(
-        topic: str, action: Callable[[Cluster], None]
-    ) -> Callable[[Cluster], None]:
-        def run(cluster: Cluster) -> None:
-            meta = cluster.coordinator.topology.topics.get(topic)
-            if meta is None:
-                raise CoordinatorRefused(KEY_NOT_FOUND)
-            if meta.channel_auto_create:
-                raise CoordinatorRefused(f"channel auto create NOT disabled in topic {topic}")
-            action(cluster)
-
-        return run
-
-    def _do(self, action: Callable[[Cluster], None], not_leader: str, *, status: int = 400) -> None:
-        if self._cluster is None:
-            raise HttpError(500, _MISSING_COORDINATOR)
-        if not self._cluster.is_leader():
-            raise HttpError(status, not_leader)
-        try:
-            action(self._cluster)
-        except CoordinatorRefused as refused:
-            raise HttpError(status, str(refused)) from refused

@@ -89,10 +89,10 @@ class _Api:
         return "OK"
 
     def mpub(self, request: Request) -> str:
-        topic = self._topic(request)
         options = self._node.options
         if len(request.body) > options.max_body_size:
             raise HttpError(413, "BODY_TOO_BIG")
+        topic = self._topic(request)
         # Anything but a plain no means binary (protocol 8).
         binary = request.query.get("binary", "false") not in ("false", "0")
         read = read_binary if binary else read_lines

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from nsqsmart.embedded.arguments import topic_and_channel
+from nsqsmart.embedded.arguments import topic_and_channel, topic_argument
 from nsqsmart.embedded.broker.ext import (
     TRACE_ID,
     BadHeader,
@@ -13,10 +14,10 @@ from nsqsmart.embedded.broker.ext import (
     only_internal,
     read_header,
 )
-from nsqsmart.embedded.broker.log import Entry
+from nsqsmart.embedded.broker.log import Entry, RecordTooLong
 from nsqsmart.embedded.broker.records import Extension, Record
 from nsqsmart.embedded.broker.redesigned_channel import NOT_IN_FLIGHT, RedesignedChannel
-from nsqsmart.embedded.gotext import GoError, atoi
+from nsqsmart.embedded.gotext import GoError, atoi, parse_uint
 from nsqsmart.embedded.hosting import DEFAULT, RedesignedHosting, RedesignedShard
 from nsqsmart.embedded.http import HttpError, Request, Response, Route, Router, dumps
 from nsqsmart.embedded.node import Node
@@ -28,6 +29,7 @@ from nsqsmart.wire.answers import NOT_LEADER, TOPIC_NOT_EXIST
 
 _GET, _POST = ("GET",), ("POST",)
 _EXT_PREFIX = "x-nsqext-"
+_NOT_FOUND = 404
 
 
 def redesigned_nsqd_router(node: Node, hosting: RedesignedHosting) -> Router:
@@ -56,17 +58,25 @@ def redesigned_nsqd_router(node: Node, hosting: RedesignedHosting) -> Router:
 
 
 def _find(hosting: RedesignedHosting, request: Request) -> RedesignedShard:
-    """Topic and partition, the default one if none is named; anything wrong is not there."""
-    partition = DEFAULT
-    if text := request.query.get("partition", ""):
+    """Topic and partition, the default one if none is named."""
+    topic, partition = topic_argument(request.without_blanks), DEFAULT
+    if text := request.query.get("partition"):
         try:
             partition = atoi(text.encode())
         except GoError as error:
-            raise HttpError(404, TOPIC_NOT_EXIST) from error
-    shard = hosting.find(request.query.get("topic", ""), partition)
+            raise HttpError(400, str(error)) from error
+    shard = hosting.find(topic, partition)
     if shard is None:
         raise HttpError(404, TOPIC_NOT_EXIST)
     return shard
+
+
+def _find_or_not_exist(hosting: RedesignedHosting, request: Request) -> RedesignedShard:
+    """The same for a single message: whatever is wrong with it, it is not there."""
+    try:
+        return _find(hosting, request)
+    except HttpError as error:
+        raise HttpError(404, TOPIC_NOT_EXIST) from error
 
 
 class _Publishing:
@@ -94,9 +104,11 @@ class _Publishing:
     def pub_trace(self, request: Request) -> Any:
         shard, body = self._begin(request)
         text = request.query.get("trace_id", "")
-        if not text.isdigit():
-            raise HttpError(400, "INVALID_TRACE_ID")
-        return _receipt(self._store(shard, [(body, int(text), None)]), text)
+        try:
+            trace = parse_uint(text.encode())
+        except GoError as error:
+            raise HttpError(400, "INVALID_TRACE_ID") from error
+        return _receipt(self._store(shard, [(body, trace, None)]), text)
 
     def pub_ext(self, request: Request) -> Any:
         shard, body = self._begin(request)
@@ -112,28 +124,28 @@ class _Publishing:
     def _header(self, request: Request) -> tuple[Extension, int | None]:
         """The JSON of the argument and of X-Nsqext- headers; the argument is unescaped twice."""
         data = unquote_to_bytes(request.query.get("ext", ""))
+        given = {
+            name.removeprefix(_EXT_PREFIX): value
+            for name, value in request.headers.items()
+            if name.startswith(_EXT_PREFIX)
+        }
         try:
-            extension, trace = read_header(data)
-            given = {
-                name.removeprefix(_EXT_PREFIX): value
-                for name, value in request.headers.items()
-                if name.startswith(_EXT_PREFIX)
-            }
-            if not isinstance(extension.values, dict):
+            values = json.loads(data)
+            if not isinstance(values, dict):
                 raise HttpError(400, "E_INVALID_JSON_HEADER")
-            if given:
-                extension, trace = read_header(dumps({**extension.values, **given}))
-        except BadHeader as error:
+            # Written anew, with sorted names, whatever was sent.
+            extension, trace = read_header(dumps(dict(sorted({**values, **given}.items()))))
+        except (ValueError, RecursionError, BadHeader) as error:
             raise HttpError(400, "E_INVALID_JSON_HEADER") from error
         except BadTraceId as error:
             raise HttpError(400, "INVALID_TRACE_ID") from error
         return extension, trace if TRACE_ID in extension.values else None
 
     def mpub(self, request: Request) -> str:
-        shard = _find(self._hosting, request)
         options = self._node.options
         if len(request.body) > options.max_body_size:
             raise HttpError(413, "BODY_TOO_BIG")
+        shard = _find(self._hosting, request)
         # Any value, "false" too, means binary (protocol 8).
         read = read_binary if "binary" in request.query else read_lines
         bodies = read(request.body, options.max_msg_size, options.max_body_size)
@@ -146,7 +158,10 @@ class _Publishing:
             raise HttpError(413, "MSG_TOO_BIG")
         if not request.body or request.chunked:
             raise HttpError(406, "MSG_EMPTY")
-        return _find(self._hosting, request), request.body
+        shard = _find_or_not_exist(self._hosting, request)
+        if shard.leader is not self._node:
+            raise HttpError(400, NOT_LEADER)
+        return shard, request.body
 
     def _store(self, shard: RedesignedShard, entries: list[Entry]) -> list[Record]:
         if self._node.exiting:
@@ -155,6 +170,8 @@ class _Publishing:
             records, woken = shard.publish(self._node, entries)
         except Refused as refused:
             raise HttpError(400, refused.code) from refused
+        except RecordTooLong as error:
+            raise HttpError(503, str(error)) from error
         for sink in set(woken):
             sink.flush()
         return records
@@ -181,16 +198,22 @@ class _Channels:
 
     def create(self, request: Request) -> None:
         shard, name = self._begin(request)
-        self._check_auto_create(shard, name)
         self._check_leader(shard)
+        if not self._hosting.may_create_channel(shard):
+            text = f"channel {name} not registered. channel should be initialized before use."
+            raise HttpError(403, text)
         with shard.lock:
             shard.partition.create_channel(name)
         self._hosting.channel_changed(shard, name, there=True)
 
     def delete(self, request: Request) -> None:
         shard, name = self._begin(request)
-        self._check_auto_create(shard, name)
         self._check_leader(shard)
+        if not self._hosting.may_create_channel(shard):
+            # The server's words, letter by letter.
+            text = f"topic {shard.meta.name} has channel auto create disabled. "
+            text += f"channel {name} cuold not be deleted localy in nsqd."
+            raise HttpError(403, text)
         with shard.lock:
             gone = shard.partition.delete_channel(name)
         for consumer in gone:
@@ -253,8 +276,11 @@ class _Channels:
     def finish(self, request: Request) -> None:
         """/message/finish: a message is taken out of anybody's hands."""
         shard, channel = self._channel(request)
-        text = request.query.get("msgid", "")
-        key = int(text).to_bytes(8) if text.isdigit() else b""
+        try:
+            number = atoi(request.query.get("msgid", "").encode(), "ParseInt")
+        except GoError as error:
+            raise HttpError(400, "INVALID_REQUEST") from error
+        key = number.to_bytes(8, signed=True)
 
         def change(partition: Any, now: float) -> Any:
             owner = next((each for each in channel.consumers if each.holds(key)), None)
@@ -266,8 +292,17 @@ class _Channels:
         shard.run(change)
 
     def _begin(self, request: Request) -> tuple[RedesignedShard, str]:
-        _, name = topic_and_channel(request)
-        return _find(self._hosting, request), name
+        # A bad partition is noticed before a bad channel.
+        shard: RedesignedShard | None = None
+        try:
+            shard = _find(self._hosting, request)
+        except HttpError as error:
+            if error.status != _NOT_FOUND:
+                raise
+        _, name = topic_and_channel(request.without_blanks)
+        if shard is None:
+            raise HttpError(404, TOPIC_NOT_EXIST)
+        return shard, name
 
     def _channel(self, request: Request) -> tuple[RedesignedShard, RedesignedChannel]:
         shard, name = self._begin(request)
@@ -280,8 +315,3 @@ class _Channels:
     def _check_leader(self, shard: RedesignedShard) -> None:
         if shard.leader is not self._node:
             raise HttpError(400, NOT_LEADER)
-
-    def _check_auto_create(self, shard: RedesignedShard, name: str) -> None:
-        if not self._hosting.may_create_channel(shard):
-            text = f"channel {name} not registered. channel should be initialized before use."
-            raise HttpError(403, text)

@@ -7,11 +7,24 @@ from typing import Any
 
 from nsqsmart.embedded.broker.channel import Channel
 from nsqsmart.embedded.broker.consumer import Consumer
+from nsqsmart.embedded.broker.records import RECORD_OVERHEAD
 from nsqsmart.embedded.broker.redesigned_channel import RedesignedChannel
 from nsqsmart.embedded.connection import Connection
 from nsqsmart.embedded.hosting import OriginalTopics, RedesignedHosting, RedesignedShard
 from nsqsmart.embedded.node import Node
 
+_MEMORY = (
+    "heap_objects",
+    "heap_idle_bytes",
+    "heap_in_use_bytes",
+    "heap_released_bytes",
+    "gc_pause_usec_100",
+    "gc_pause_usec_99",
+    "gc_pause_usec_95",
+    "next_gc_bytes",
+    "gc_total_runs",
+)
+"""What Go says of its heap; here there is none, and each is 0."""
 _NO_LATENCY = {"count": 0, "percentiles": None}
 _NANOSECONDS = 1_000_000_000
 
@@ -76,7 +89,7 @@ def original_stats(node: Node, topics: OriginalTopics, query: Mapping[str, str])
     for shard in sorted(topics.local(), key=lambda each: each.meta.name):
         if wanted_topic not in (None, "", shard.meta.name):
             continue
-        partition = shard.partition
+        partition, log = shard.partition, shard.partition.log
         channels = []
         for name, channel in sorted(partition.channels.items()):
             if wanted_channel not in (None, "", name):
@@ -89,8 +102,8 @@ def original_stats(node: Node, topics: OriginalTopics, query: Mapping[str, str])
                 "channels": channels,
                 "depth": partition.depth(),
                 "backend_depth": 0,
-                "message_count": partition.log.end,
-                "message_bytes": partition.log.next_offset,
+                "message_count": log.end,
+                "message_bytes": log.next_offset - RECORD_OVERHEAD * log.end,
                 "paused": partition.paused,
                 "e2e_processing_latency": _NO_LATENCY,
             }
@@ -103,7 +116,7 @@ def original_stats(node: Node, topics: OriginalTopics, query: Mapping[str, str])
         "topics": listed,
     }
     if query.get("include_mem", "true") != "false":
-        document["memory"] = {}
+        document["memory"] = dict.fromkeys(_MEMORY, 0)
     return document | {"producers": publishers if with_clients else None}
 
 

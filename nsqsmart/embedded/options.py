@@ -77,6 +77,7 @@ class NsqdOptions:
             requeue_to_end=self.requeue_to_end,
             max_confirm_window=self.max_confirm_window,
             max_attempts=4000 if self.redesigned else 65535,
+            max_msg_size=self.max_msg_size,
         )
 
     def tls_context(self) -> ssl.SSLContext | None:

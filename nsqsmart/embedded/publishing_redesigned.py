@@ -14,7 +14,7 @@ from nsqsmart.embedded.bodies import (
     read_size,
 )
 from nsqsmart.embedded.broker.ext import BadHeader, BadTraceId, only_internal, read_header
-from nsqsmart.embedded.broker.log import Entry
+from nsqsmart.embedded.broker.log import Entry, RecordTooLong
 from nsqsmart.embedded.broker.records import Extension, Record
 from nsqsmart.embedded.connection import Connection
 from nsqsmart.embedded.gotext import GoError, atoi, parse_bool, quote, shown
@@ -59,8 +59,10 @@ class RedesignedPublishing:
         topic, space, token = line.partition(b" ")
         if not space:
             shard = self._hosting.find(shown(topic), DEFAULT)
-            return None if shard is None or shard.meta.ordered else shard
-        return self._hosting.find(shown(topic), int(token)) if token.isdigit() else None
+            return None if shard is None or shard.meta.ordered or shard.meta.extended else shard
+        shard = self._hosting.find(shown(topic), int(token)) if token.isdigit() else None
+        # With an extended topic a message that is not too big may be too big for the log.
+        return None if shard is None or shard.meta.extended else shard
 
     def pub(self, connection: Connection, command: Command) -> bytes:
         """PUB."""
@@ -102,7 +104,7 @@ class RedesignedPublishing:
         """MPUB_TRACE: one receipt, of the first message and the sum of all."""
         shard, reader = self._begin_batch(connection, command)
         entries: list[Entry] = []
-        for position, data in enumerate(reader.read()):
+        for position, data in enumerate(reader):
             if len(data) <= _TRACE_SIZE:
                 text = f"MPUB invalid message({position}) body size {len(data)} for tracing"
                 raise Refused(BAD_MESSAGE, text)
@@ -187,9 +189,13 @@ class RedesignedPublishing:
         *,
         batch: bool = False,
     ) -> list[Record]:
+        failed = "E_MPUB_FAILED" if batch else "E_PUB_FAILED"
         if connection.node.exiting:
-            raise Refused("E_MPUB_FAILED" if batch else "E_PUB_FAILED", "exiting", fatal=False)
-        records, woken = shard.publish(connection.node, entries)
+            raise Refused(failed, "exiting", fatal=False)
+        try:
+            records, woken = shard.publish(connection.node, entries)
+        except RecordTooLong as error:
+            raise Refused(failed, str(error), fatal=False) from error
         connection.published += len(entries)
         if woken:
             connection.dirty.update(woken)

@@ -127,7 +127,7 @@ def _names(asked: _Document, policy: Policy, before: Settled) -> Settled:
         return replace(before, client_id=client_id, hostname=hostname)
     # Very old clients name themselves otherwise, and only the redesigned server still listens.
     tag = asked.text("desired_tag")
-    size = len(tag.encode())
+    size = len(tag.encode("utf-8", "replace"))
     if size > _MAX_TAG:
         raise IdentifyRefused(f"IDENTIFY invalid tag len {size}, exceed limit {_MAX_TAG}")
     return replace(
@@ -228,7 +228,8 @@ def encode_reply(settled: Settled, policy: Policy) -> bytes:
         document |= {"topology_region": "", "topology_zone": ""}
     elif settled.desired_tag:
         document["desired_tag"] = settled.desired_tag
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "replace")
 
 
 _COMMON_FIELDS: dict[str, type] = {
@@ -266,13 +267,9 @@ class _Document:
         if document is not None and not isinstance(document, _Folded):
             _refuse()
         self._values: dict[str, Any] = document.folded if document is not None else {}
-        fields = _COMMON_FIELDS | (_REDESIGNED_FIELDS if policy.redesigned else {})
-        for name, kind in fields.items():
-            value = self._values.get(name)
-            # Floats are no integers to Go, 5000.0 neither; nor is anything beyond 64 bits.
-            wide = type(value) is int and not -_INT64 <= value < _INT64
-            if value is not None and (type(value) is not kind or wide):
-                _refuse()
+        _check(self._values, _COMMON_FIELDS | (_REDESIGNED_FIELDS if policy.redesigned else {}))
+        if policy.redesigned:
+            _check_filter(self.object("ext_filter"))
 
     def integer(self, name: str) -> int:
         """0 if absent."""
@@ -288,7 +285,8 @@ class _Document:
 
     def object(self, name: str) -> dict[str, Any] | None:
         """None if absent."""
-        return self._values.get(name)
+        found = self._values.get(name)
+        return None if found is None else found.folded
 
 
 class _Folded(dict[str, Any]):
@@ -306,6 +304,41 @@ _REDESIGNED_FIELDS: dict[str, type] = {
     "extend_support": bool,
     "ext_filter": _Folded,
 }
+
+
+_FILTER_FIELDS: dict[str, type] = {
+    "type": int,
+    "inverse": bool,
+    "filter_ext_key": str,
+    "filter_data": str,
+    "filter_data_list": list,
+}
+_RULE_FIELDS: dict[str, type] = {"filter_ext_key": str, "filter_data": str}
+
+
+def _check(values: dict[str, Any], fields: dict[str, type]) -> None:
+    """Refuse a value of another type than Go would decode into the field."""
+    for name, kind in fields.items():
+        value = values.get(name)
+        # Floats are no integers to Go, 5000.0 neither; nor is anything beyond 64 bits.
+        wide = type(value) is int and not -_INT64 <= value < _INT64
+        if value is not None and (type(value) is not kind or wide):
+            _refuse()
+
+
+def _check_filter(rules: dict[str, Any] | None) -> None:
+    """The same for the filter and the rules in it; null is an empty rule."""
+    if rules is None:
+        return
+    _check(rules, _FILTER_FIELDS)
+    entries = rules.get("filter_data_list")
+    if entries is None:
+        return
+    for position, entry in enumerate(entries):
+        if entry is not None and not isinstance(entry, _Folded):
+            _refuse()
+        entries[position] = {} if entry is None else entry.folded
+        _check(entries[position], _RULE_FIELDS)
 
 
 def _refuse(*_: object) -> NoReturn:

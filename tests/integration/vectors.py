@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import requests
 
@@ -46,7 +46,7 @@ class Bench:
         self._held: dict[str, bytes] = {}
         self._stack = ExitStack()
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -137,7 +137,7 @@ class Bench:
                     self.ask("POST", f"/channel/create?topic={topic}&channel={name}")
         elif "ordered" not in action and "channel_auto_create" not in action:
             line = f"INTERNAL_CREATE_TOPIC {topic} 0 {str(action.get('ext', False)).lower()}\n"
-            assert self._dial().ask(line.encode()) == b"OK"
+            assert self.dial().ask(line.encode()) == b"OK"
             for name in channels:
                 self.ask("POST", f"/channel/create?topic={topic}&channel={name}")
 
@@ -171,7 +171,7 @@ class Bench:
             others = [each for each in self.cluster.nsqds if each is not leader]
             nsqd = leader if action["node"] == "leader" else others[0]
         assert nsqd is not None
-        self._connections[action["connect"]] = self._dial(nsqd, magic=action.get("magic", True))
+        self._connections[action["connect"]] = self.dial(nsqd, magic=action.get("magic", True))
 
     def _give_identify(self, action: dict[str, Any]) -> None:
         body = json.dumps(action["identify"]).encode()
@@ -192,7 +192,7 @@ class Bench:
     def _give_publish(self, action: dict[str, Any]) -> None:
         partition = action.get("partition")
         pub = commands.pub(action["publish"], action["body"].encode(), partition)
-        assert self._dial().ask(pub) == b"OK"
+        assert self.dial().ask(pub) == b"OK"
 
     def _give_receive(self, action: dict[str, Any]) -> None:
         frame = self._connection(action).frame()
@@ -269,7 +269,7 @@ class Bench:
     def _connection(self, action: dict[str, Any]) -> RawClient:
         return self._connections[action.get("on", "c")]
 
-    def _dial(self, nsqd: Nsqd | None = None, *, magic: bool = True) -> RawClient:
+    def dial(self, nsqd: Nsqd | None = None, *, magic: bool = True) -> RawClient:
         nsqd = nsqd or self.nsqd
         assert nsqd is not None
         connection = RawClient(nsqd.tcp_address, magic=magic)

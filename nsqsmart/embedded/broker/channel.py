@@ -20,13 +20,14 @@ from nsqsmart.wire.messages import PLAIN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the server grants at most; times in seconds."""
+    """What the server grants at most; times in seconds, sizes in bytes."""
 
     max_msg_timeout: float = 900.0
     max_requeue_delay: float = 3600.0
     requeue_to_end: float = 900.0
     max_confirm_window: int = 500
     max_attempts: int = 65535
+    max_msg_size: int = 1024 * 1024
 
 
 class Surroundings(NamedTuple):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from nsqsmart.embedded.broker.complaints import complaint
 from nsqsmart.embedded.broker.records import Extension, Record
 from nsqsmart.wire.messages import EXT_JSON
 
@@ -33,12 +34,10 @@ def read_header(data: bytes) -> tuple[Extension, int | None]:
 
     Raises :class:`BadHeader` and :class:`BadTraceId`.
     """
-    if not data:
-        raise BadHeader('cannot parse JSON: cannot parse empty string; unparsed tail: ""')
     try:
         values = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BadHeader(f"cannot parse JSON: {error}") from error
+        raise BadHeader(complaint(data)) from error
     if not isinstance(values, dict):
         return Extension(EXT_JSON, data, values), None
     tag = values.get(DISPATCH_TAG)

@@ -20,9 +20,14 @@ Entry = tuple[bytes, int, Extension | None]
 """What is published: body, trace id (0 for none), extension header."""
 
 _DROP_AT_ONCE = 4096
+_SIZE_WORD = 4
 _NO_TRACE = bytes(8)
 # The frame of a first delivery in the plain layout (protocol 3.1); its size is the record's.
 _pack = struct.Struct(">IIQH16s").pack
+
+
+class RecordTooLong(Exception):
+    """A message with its header does not fit the log; the text is the server's (protocol 2.10)."""
 
 
 class Log(ABC):
@@ -128,9 +133,21 @@ class Log(ABC):
 class RedesignedLog(Log):
     """Internal ids that grow by one; the trace id is the second half of the id."""
 
-    def __init__(self, ids: RedesignedIds, *, extended: bool = False) -> None:
+    def __init__(self, ids: RedesignedIds, longest: int, *, extended: bool = False) -> None:
+        """*longest* is the largest message in bytes; a header takes its room out of that."""
         super().__init__(extended=extended)
         self.ids = ids
+        self._longest = longest + RECORD_OVERHEAD - _SIZE_WORD
+
+    def append_all(self, entries: Sequence[Entry], timestamp: int) -> list[Record]:
+        """Store several messages, or none; raises :class:`RecordTooLong`."""
+        if self.extended:
+            for body, _, ext in entries:
+                size = len(body) + RECORD_OVERHEAD - _SIZE_WORD + extension_size(ext)
+                if size > self._longest:
+                    text = f"invalid message write size ({size}) maxMsgSize={self._longest}"
+                    raise RecordTooLong(text)
+        return super().append_all(entries, timestamp)
 
     def _identify(self, timestamp: int, trace_id: int) -> tuple[bytes, bytes]:  # noqa: ARG002 - the interface has it
         key = self.ids.take().to_bytes(8)

@@ -180,7 +180,8 @@ def redesigned_partition(
     ids: RedesignedIds, limits: Limits, random: Random, *, extended: bool
 ) -> RedesignedPartition:
     """An empty partition of a redesigned topic."""
-    return RedesignedPartition(RedesignedLog(ids, extended=extended), limits, random)
+    log = RedesignedLog(ids, limits.max_msg_size, extended=extended)
+    return RedesignedPartition(log, limits, random)
 
 
 def original_partition(node: int, limits: Limits, random: Random) -> OriginalPartition:

@@ -200,6 +200,38 @@ def test_extend_support_stays_once_it_was_said() -> None:
     assert settle(b"{}", REDESIGNED, first).extend_support
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"type": "1"},
+        {"type": 1.0},
+        {"inverse": 1},
+        {"filter_ext_key": 1},
+        {"filter_data_list": {}},
+        {"filter_data_list": [1]},
+        {"filter_data_list": [{"filter_data": 1}]},
+    ],
+)
+def test_filters_have_one_type_too(rules: dict[str, object]) -> None:
+    body = json.dumps({"ext_filter": rules}).encode()
+    assert refused(REDESIGNED, body) == ("E_BAD_BODY", "IDENTIFY failed to decode JSON body")
+    assert settle(body, ORIGINAL, unidentified(ORIGINAL, "c")).ext_filter is None
+
+
+def test_rules_are_decoded_as_the_rest_is() -> None:
+    rules = {"Type": 4, "filter_data_list": [{"Filter_Ext_Key": "k", "x": 1}, None]}
+    settled = asked(REDESIGNED, ext_filter=rules)
+    assert settled.ext_filter == {
+        "type": 4,
+        "filter_data_list": [{"filter_ext_key": "k", "x": 1}, {}],
+    }
+    assert asked(REDESIGNED, ext_filter={"filter_data_list": None}).ext_filter == {}
+
+
+def test_half_a_surrogate_pair_is_no_character() -> None:
+    assert reply(REDESIGNED, desired_tag="\ud800").endswith(b',"desired_tag":"?"}')
+
+
 @BOTH
 def test_both_compressions_are_refused_together(policy: Policy) -> None:
     body = b'{"feature_negotiation":true,"snappy":true,"deflate":true}'
