@@ -54,7 +54,7 @@ class PeerProtocol:
         try:
             return self._execute(words, read), True
         except _Refused as refused:
-            return str(refused).encode(), False
+            return str(refused).encode("utf-8", "surrogateescape"), False
 
     def _execute(self, words: list[str], read: Read) -> bytes:
         verb = words[0] if words else ""
@@ -82,7 +82,7 @@ class PeerProtocol:
             raise _Refused("E_BAD_BODY IDENTIFY failed to read body")
         try:
             info: dict[str, Any] = json.loads(read(size))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _Refused("E_BAD_BODY IDENTIFY failed to decode JSON body") from error
         if not isinstance(info, dict) or not all(
             info.get(name) and isinstance(info[name], kind) for name, kind in _FIELDS.items()
@@ -119,7 +119,7 @@ class PeerProtocol:
         channel = words[_WITH_PARTITION] if len(words) > _WITH_PARTITION else ""
         _check(verb, topic, channel)
         try:
-            partition = atoi(token.encode())
+            partition = atoi(token.encode("utf-8", "surrogateescape"))
         except GoError:
             partition = -1
         if not (0 <= partition < _MAX_PARTITION or partition == NO_PARTITION):
