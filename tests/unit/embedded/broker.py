@@ -1,0 +1,80 @@
+"""A partition of each dialect, and consumers that only collect: for the tests of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+from nsqsmart.embedded.broker.channel import Channel, Limits
+from nsqsmart.embedded.broker.consumer import Consumer, Subscription
+from nsqsmart.embedded.broker.ids import RedesignedIds
+from nsqsmart.embedded.broker.partition import (
+    OriginalPartition,
+    RedesignedPartition,
+    original_partition,
+    redesigned_partition,
+)
+from nsqsmart.wire.frames import FrameDecoder
+from nsqsmart.wire.messages import RawMessage, decode_message
+
+NOW = 1_800_000_000_000_000_000
+"""A timestamp, in nanoseconds."""
+
+
+class Catcher:
+    """A sink that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.ended = False
+
+    def put(self, frames: Iterable[bytes]) -> None:
+        self.frames += frames
+
+    def flush(self) -> None:
+        """There is nothing to send to."""
+
+    def end(self) -> None:
+        self.ended = True
+
+
+class Client(Consumer):
+    """A consumer whose messages can be read."""
+
+    def __init__(self, number: int = 1, **subscription: Any) -> None:
+        self.catcher = Catcher()
+        super().__init__(number, self.catcher, Subscription(**subscription))
+
+    __slots__ = ("catcher",)
+
+    def take_messages(self) -> list[RawMessage]:
+        """What came since the last call."""
+        frames = FrameDecoder().feed(b"".join(self.catcher.frames))
+        self.catcher.frames.clear()
+        return [decode_message(frame.data, self.subscription.layout) for frame in frames]
+
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.take_messages()]
+
+
+def redesigned(*, extended: bool = False, **limits: Any) -> RedesignedPartition:
+    ids = RedesignedIds(0, coordinated=True)
+    return redesigned_partition(ids, Limits(**limits), Random(1), extended=extended)
+
+
+def original(**limits: Any) -> OriginalPartition:
+    return original_partition(1, Limits(**limits), Random(1))
+
+
+def publish(partition: Any, *bodies: bytes, now: float = 0.0) -> list[bytes]:
+    """The keys of the stored messages."""
+    records, _ = partition.publish([(body, 0, None) for body in bodies], NOW, now)
+    return [record.key for record in records]
+
+
+def join(channel: Channel, client: Client, rdy: int = 100, now: float = 0.0) -> Client:
+    channel.add(client)
+    client.rdy = rdy
+    channel.pump(now)
+    return client
