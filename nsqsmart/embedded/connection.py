@@ -7,6 +7,7 @@ import ssl
 import struct
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from enum import IntEnum
 from math import inf
@@ -60,7 +61,7 @@ class Connection:
         self.connected_at = time.time_ns() // 1_000_000_000
         self.identified = False
         self.authority: Authority | None = None
-        self.published = 0
+        self.published: Counter[str] = Counter()
         self.closed = threading.Event()
         self._waiting_since = time.monotonic()
         self._beat = 0

@@ -90,7 +90,7 @@ class Express:
             for _ in entries:
                 connection.fail(refused.encode())
             return
-        connection.published += len(entries)
+        connection.published[shard.meta.name] += len(entries)
         connection.outbox.pending.extend([OK_FRAME] * len(entries))
         connection.line_done()
         if woken:

@@ -81,7 +81,7 @@ def switch(text: str) -> bool:
 
 def duration(text: str) -> float:
     """``60s``, ``1m30s`` or ``250ms``, in seconds; a bare number is milliseconds, as in nsqd."""
-    if text.isdigit():
+    if text.isascii() and text.isdigit():
         return int(text) / 1000
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
@@ -92,6 +92,6 @@ def duration(text: str) -> float:
 def address(text: str) -> tuple[str, int]:
     """``host:port``; no host means 127.0.0.1, unlike the real programs, which mean all."""
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > _MAX_PORT:
+    if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _MAX_PORT:
         raise ValueError("not host:port")
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)

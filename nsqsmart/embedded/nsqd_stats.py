@@ -10,7 +10,12 @@ from nsqsmart.embedded.broker.consumer import Consumer
 from nsqsmart.embedded.broker.records import RECORD_OVERHEAD
 from nsqsmart.embedded.broker.redesigned_channel import RedesignedChannel
 from nsqsmart.embedded.connection import Connection
-from nsqsmart.embedded.hosting import OriginalTopics, RedesignedHosting, RedesignedShard
+from nsqsmart.embedded.hosting import (
+    OriginalShard,
+    OriginalTopics,
+    RedesignedHosting,
+    RedesignedShard,
+)
 from nsqsmart.embedded.node import Node
 
 _MEMORY = (
@@ -26,6 +31,7 @@ _MEMORY = (
 )
 """What Go says of its heap; here there is none, and each is 0."""
 _NO_LATENCY = {"count": 0, "percentiles": None}
+_FALSE = ("false", "0")
 _NANOSECONDS = 1_000_000_000
 
 
@@ -54,6 +60,7 @@ def _client(node: Node, connection: Connection, consumer: Consumer | None) -> di
         "deflate": settled.deflate,
         "snappy": settled.snappy,
         "user_agent": settled.user_agent,
+        **_authority(connection),
         "tls": connection.layers.tls is not None,
         "tls_cipher_suite": "",
         "tls_version": "",
@@ -72,6 +79,26 @@ def _client(node: Node, connection: Connection, consumer: Consumer | None) -> di
     return client
 
 
+def _authority(connection: Connection) -> dict[str, Any]:
+    """Who it is, if an auth server said so."""
+    authority = connection.authority
+    if authority is None or not authority.grants:
+        return {}
+    identity = {"auth_identity": authority.identity, "auth_identity_url": authority.identity_url}
+    return {"authed": True} | {name: value for name, value in identity.items() if value}
+
+
+def _publisher(node: Node, connection: Connection, wanted: str) -> dict[str, Any]:
+    """A client that has published; with the counts of the *wanted* topic alone, if one is."""
+    counts = [
+        {"topic": topic, "count": count}
+        for topic, count in connection.published.items()
+        if wanted in ("", topic)
+    ]
+    # The real server stops after one, whichever it is.
+    return _client(node, connection, None) | ({"pub_counts": counts[:1]} if counts else {})
+
+
 def _clients(node: Node, channel: Channel, known: dict[int, Connection]) -> list[dict[str, Any]]:
     return [
         _client(node, known[consumer.id], consumer)
@@ -83,41 +110,49 @@ def _clients(node: Node, channel: Channel, known: dict[int, Connection]) -> list
 def original_stats(node: Node, topics: OriginalTopics, query: Mapping[str, str]) -> dict[str, Any]:
     """The document of an original nsqd."""
     known = _connections(node)
-    with_clients = query.get("include_clients", "true") != "false"
-    wanted_topic, wanted_channel = query.get("topic"), query.get("channel")
-    listed = []
-    for shard in sorted(topics.local(), key=lambda each: each.meta.name):
-        if wanted_topic not in (None, "", shard.meta.name):
-            continue
-        partition, log = shard.partition, shard.partition.log
-        channels = []
-        for name, channel in sorted(partition.channels.items()):
-            if wanted_channel not in (None, "", name):
-                continue
-            clients = _clients(node, channel, known) if with_clients else None
-            channels.append(_original_channel(channel, clients))
-        listed.append(
-            {
-                "topic_name": shard.meta.name,
-                "channels": channels,
-                "depth": partition.depth(),
-                "backend_depth": 0,
-                "message_count": log.end,
-                "message_bytes": log.next_offset - RECORD_OVERHEAD * log.end,
-                "paused": partition.paused,
-                "e2e_processing_latency": _NO_LATENCY,
-            }
-        )
-    publishers = [_client(node, each, None) for each in known.values() if each.published]
+    with_clients = query.get("include_clients") not in _FALSE
+    wanted, channel = query.get("topic", ""), query.get("channel", "")
+    shards = sorted(topics.local(), key=lambda each: each.meta.name)
+    chosen = [shard for shard in shards if wanted in ("", shard.meta.name)]
+    listed: list[Any] | None = None
+    publishers: list[Any] | None = None
+    # A topic that is not there leaves even the producers out.
+    if chosen or not wanted:
+        clients = known if with_clients else None
+        having = [shard for shard in chosen if not channel or channel in shard.partition.channels]
+        listed = [_original_topic(node, shard, channel, clients) for shard in having]
+        if with_clients:
+            published = [each for each in known.values() if each.published]
+            publishers = [_publisher(node, each, wanted) for each in published] or None
     document: dict[str, Any] = {
         "version": node.options.version,
         "health": "OK",
         "start_time": node.started,
         "topics": listed,
     }
-    if query.get("include_mem", "true") != "false":
+    if query.get("include_mem") not in _FALSE:
         document["memory"] = dict.fromkeys(_MEMORY, 0)
-    return document | {"producers": publishers if with_clients else None}
+    return document | {"producers": publishers}
+
+
+def _original_topic(
+    node: Node, shard: OriginalShard, wanted: str, known: dict[int, Connection] | None
+) -> dict[str, Any]:
+    partition, log = shard.partition, shard.partition.log
+    return {
+        "topic_name": shard.meta.name,
+        "channels": [
+            _original_channel(channel, None if known is None else _clients(node, channel, known))
+            for name, channel in sorted(partition.channels.items())
+            if wanted in ("", name)
+        ],
+        "depth": partition.depth(),
+        "backend_depth": 0,
+        "message_count": log.end,
+        "message_bytes": log.next_offset - RECORD_OVERHEAD * log.end,
+        "paused": partition.paused,
+        "e2e_processing_latency": _NO_LATENCY,
+    }
 
 
 def _original_channel(channel: Channel, clients: list[dict[str, Any]] | None) -> dict[str, Any]:
@@ -135,25 +170,6 @@ def _original_channel(channel: Channel, clients: list[dict[str, Any]] | None) ->
         "paused": channel.paused,
         "e2e_processing_latency": _NO_LATENCY,
     }
-
-
-def original_text(document: dict[str, Any]) -> str:
-    """The same for people."""
-    lines = [f"nsqd v{document['version']}", f"Health: {document['health']}", "", "Topics:"]
-    for topic in document["topics"]:
-        name, depth, count = topic["topic_name"], topic["depth"], topic["message_count"]
-        lines.append(f"   [{name}] depth: {depth} msgs: {count}")
-        lines += map(_channel_line, topic["channels"])
-    return "\n".join(lines) + "\n"
-
-
-def _channel_line(channel: dict[str, Any]) -> str:
-    return (
-        f"      [{channel['channel_name']}] depth: {channel['depth']} "
-        f"inflt: {channel['in_flight_count']} def: {channel['deferred_count']} "
-        f"re-q: {channel['requeue_count']} timeout: {channel['timeout_count']} "
-        f"msgs: {channel['message_count']}"
-    )
 
 
 def redesigned_stats(

@@ -77,7 +77,7 @@ class OriginalPublishing:
     def _store(self, connection: Connection, topic: str, entries: list[Entry], verb: str) -> None:
         self._check_exiting(connection, verb)
         _, woken = self._topics.get(topic).publish(connection.node, entries)
-        connection.published += len(entries)
+        connection.published[topic] += len(entries)
         connection.dirty.update(woken)
 
     @staticmethod

@@ -196,7 +196,7 @@ class RedesignedPublishing:
             records, woken = shard.publish(connection.node, entries)
         except RecordTooLong as error:
             raise Refused(failed, str(error), fatal=False) from error
-        connection.published += len(entries)
+        connection.published[shard.meta.name] += len(entries)
         if woken:
             connection.dirty.update(woken)
         return records
