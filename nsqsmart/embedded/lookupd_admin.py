@@ -116,15 +116,6 @@ class Admin:
         if not self._meta(topic).channel_auto_create:
             self._do(delete, _NOT_LOOKUP_LEADER)
 
-    def disable_write(self, request: Request) -> None:
-        """/disable/write: lookups for writing name nobody; the nsqds go on."""
-        kind = request.query.get("type", "")
-        if self._cluster is None:
-            raise HttpError(500, _MISSING_COORDINATOR)
-        self._cluster.coordinator.topology.writes_disabled = (
-            kind if kind in ("all", "ordered") else ""
-        )
-
     def _meta(self, topic: str) -> TopicMeta:
         if self._cluster is None:
             # The real one stumbles here.

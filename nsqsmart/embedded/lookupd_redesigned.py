@@ -9,6 +9,7 @@ from nsqsmart.embedded.arguments import (
     any_topic,
 )
 from nsqsmart.embedded.http import HttpError, Request, Response, Route, Router
+from nsqsmart.embedded.lookup_answers import NO_CHANNEL
 from nsqsmart.embedded.lookupd_admin import Admin, Cluster
 from nsqsmart.embedded.options import VERSIONS
 from nsqsmart.embedded.registrations import Peer, Registrations, distinct
@@ -38,7 +39,7 @@ def redesigned_router(registrations: Registrations, cluster: Cluster | None) -> 
         "/topic/tombstone": Route(_POST, reading.tombstone),
         "/channel/create": Route(_POST, admin.create_channel),
         "/channel/delete": Route(_POST, admin.delete_channel),
-        "/disable/write": Route(_POST, admin.disable_write),
+        "/disable/write": Route(_POST, lambda request: reading.disable_write(_disabled(request))),
     }
     # Here an argument without a value counts as none.
     return Router({path: _without_blanks(route) for path, route in routes.items()}, escaped=False)
@@ -65,6 +66,8 @@ class _Reading(Protocol):
 
     def tombstone(self, request: Request) -> None: ...
 
+    def disable_write(self, kind: str) -> None: ...
+
 
 def _lookup(reading: _Reading, request: Request) -> Any:
     topic = any_topic(request)
@@ -82,6 +85,12 @@ def _partition(request: Request) -> int | None:
     if text in ("*", "**", ""):
         return None
     return int(text) if re.fullmatch("[0-9]{1,9}", text) else -1
+
+
+def _disabled(request: Request) -> str:
+    """/disable/write: for which topics lookups for writing name nobody; the nsqds go on."""
+    kind = request.query.get("type")
+    return kind if kind in ("all", "ordered") else ""
 
 
 def _tombstone_arguments(request: Request) -> tuple[str, str, bool]:
@@ -128,6 +137,9 @@ class _Coordinated:
         change = self._cluster.answers.tombstones
         (change.discard if restore else change.add)((topic, node))
 
+    def disable_write(self, kind: str) -> None:
+        self._cluster.coordinator.topology.writes_disabled = kind
+
 
 def _topic_info(meta: TopicMeta) -> dict[str, Any]:
     return {
@@ -145,6 +157,7 @@ class _Alone:
 
     def __init__(self, registrations: Registrations) -> None:
         self._registrations = registrations
+        self._writes_disabled = ""
 
     def lookup(
         self,
@@ -157,18 +170,25 @@ class _Alone:
         known = self._registrations
         partitions: dict[str, Any] = {}
         holders: list[Peer] = []
+        without_channel = False
         for peer, number in known.holders(topic):
             if partition not in (None, number):
                 continue
             if writing and (peer.is_old or known.is_tombstoned(topic, peer)):
                 continue
+            if writing and not known.channels(topic, number):
+                without_channel = True
+                continue
             holders.append(peer)
             if number >= 0:
                 partitions[str(number)] = _describe(peer)
+        if without_channel and not holders:
+            raise HttpError(404, NO_CHANNEL)
+        nobody = writing and self._writes_disabled == "all"
         return {
             "channels": known.channels(topic, partition),
-            "partitions": partitions,
-            "producers": [_describe(peer) for peer in distinct(holders)],
+            "partitions": None if nobody else partitions,
+            "producers": None if nobody else [_describe(peer) for peer in distinct(holders)],
         }
 
     def topics(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
@@ -199,6 +219,9 @@ class _Alone:
     def tombstone(self, request: Request) -> None:
         topic, node, restore = _tombstone_arguments(request)
         self._registrations.tombstone(topic, node, restore=restore)
+
+    def disable_write(self, kind: str) -> None:
+        self._writes_disabled = kind
 
 
 def _describe(peer: Peer) -> dict[str, Any]:

@@ -144,3 +144,33 @@ def test_a_compression_level_that_does_not_exist_is_refused(tmp_path) -> None:
         assert connection.response()
         assert connection.error().startswith("E_IDENTIFY_FAILED IDENTIFY failed ")
         assert connection.ended()
+
+
+PEER = {
+    "broadcast_address": "10.0.0.1",
+    "hostname": "h1",
+    "tcp_port": 4150,
+    "http_port": 4151,
+    "version": "0.3.7-HA.1.13.0",
+    "distributed_id": "n1",
+}
+
+
+def test_a_lone_lookup_daemon_hands_out_for_writing_what_has_a_channel(tmp_path) -> None:
+    with Bench({"server": "nsqlookupd", "given": []}, "redesigned", tmp_path) as bench:
+        bench.start([])
+        bench.give({"peer": PEER, "register": ["t 0", "t 1", "t 0 ch", "u 0"]})
+        writable = bench.ask("GET", "/lookup?topic=t&access=w", headers=V1).json()
+        assert list(writable["partitions"]) == ["0"]
+        assert list(bench.ask("GET", "/lookup?topic=t", headers=V1).json()["partitions"]) == [
+            "0",
+            "1",
+        ]
+        refused = bench.ask("GET", "/lookup?topic=u&access=w", headers=V1)
+        assert refused.status_code == 404
+        assert refused.json()["message"].startswith("Topic has no channel")
+        assert bench.ask("POST", "/disable/write?type=all").status_code == 200
+        assert bench.ask("GET", "/lookup?topic=t&access=w", headers=V1).json()["producers"] is None
+        assert bench.ask("POST", "/channel/create?topic=t&channel=c").text == (
+            '{"message":"INTERNAL_ERROR"}'
+        )
