@@ -53,7 +53,9 @@ class Connection:
         self.outbox = Outbox(sock, node.loop, self.layers)
         self.decoder = CommandDecoder(node.options.dialect)
         self.state = State.INIT
-        self.settled = unidentified(node.policy, peer[0])
+        self.remote_address = f"{peer[0]}:{peer[1]}"
+        name = self.remote_address if node.options.redesigned else peer[0]
+        self.settled = unidentified(node.policy, name)
         self.consumer: Consumer | None = None
         self.shard: Shard[Any] | None = None
         self.channel: Any = None
@@ -151,6 +153,11 @@ class Connection:
     def line_done(self) -> None:
         """A command was carried out: the silence begins anew."""
         self._waiting_since = time.monotonic()
+
+    def last_command_at(self) -> int:
+        """When that was, in seconds since the epoch."""
+        ago = time.monotonic() - self._waiting_since
+        return round(time.time_ns() / 1_000_000_000 - ago)
 
     def watch_silence(self) -> None:
         """See to it that a silent client is noticed; again whenever the interval has changed."""

@@ -11,8 +11,8 @@ from nsqsmart.embedded.gotext import digits
 from nsqsmart.embedded.hosting import OriginalShard, OriginalTopics
 from nsqsmart.embedded.http import HttpError, Request, Response, Route, Router
 from nsqsmart.embedded.node import Node
-from nsqsmart.embedded.nsqd_stats import original_stats
 from nsqsmart.embedded.posting import read_binary, read_lines
+from nsqsmart.embedded.stats_original import original_stats
 from nsqsmart.embedded.stats_text import original_text
 from nsqsmart.names import is_valid_name
 

@@ -21,10 +21,11 @@ from nsqsmart.embedded.gotext import GoError, atoi, parse_uint
 from nsqsmart.embedded.hosting import DEFAULT, RedesignedHosting, RedesignedShard
 from nsqsmart.embedded.http import HttpError, Request, Response, Route, Router, dumps
 from nsqsmart.embedded.node import Node
-from nsqsmart.embedded.nsqd_stats import redesigned_stats
 from nsqsmart.embedded.offsets import OffsetRefused, find_index, parse_position
 from nsqsmart.embedded.posting import read_binary, read_lines
 from nsqsmart.embedded.refusals import Refused
+from nsqsmart.embedded.stats_redesigned import redesigned_stats
+from nsqsmart.embedded.stats_text import redesigned_text
 from nsqsmart.wire.answers import NOT_LEADER, TOPIC_NOT_EXIST
 
 _GET, _POST = ("GET",), ("POST",)
@@ -194,7 +195,10 @@ class _Channels:
         self._hosting = hosting
 
     def stats(self, request: Request) -> Any:
-        return redesigned_stats(self._node, self._hosting, request.query)
+        document = redesigned_stats(self._node, self._hosting, request.query)
+        if request.query.get("format") != "json":
+            return Response(body=redesigned_text(document).encode())
+        return document
 
     def create(self, request: Request) -> None:
         shard, name = self._begin(request)

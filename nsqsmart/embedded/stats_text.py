@@ -1,4 +1,4 @@
-"""/stats of an original nsqd as text, line for line (protocol 8)."""
+"""/stats as text, line for line (protocol 8)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,15 @@ Document = Mapping[str, Any]
 
 
 def original_text(document: Document) -> str:
-    """The document of :func:`~nsqsmart.embedded.nsqd_stats.original_stats` for people."""
-    started, now = document["start_time"], time.time_ns() // 1_000_000_000
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started))
-    python = ".".join(map(str, sys.version_info[:3]))
-    lines = [f"nsqd v{document['version']} (built w/python{python})"]
-    lines += [f"start_time {stamp}", f"uptime {_duration(now - started)}"]
-    lines += ["", f"Health: {document['health']}"]
+    """The document of :func:`~nsqsmart.embedded.stats_original.original_stats` for people."""
+    now = time.time_ns() // 1_000_000_000
+    lines = [*_opening(document, now), "", f"Health: {document['health']}"]
     if "memory" in document:
         lines += ["", "Memory:"]
         lines += [f"   {name:<25}\t{value}" for name, value in document["memory"].items()]
     lines += ["", "Topics:" if document["topics"] else "Topics: None"]
     for topic in document["topics"] or ():
-        lines.append(_topic(topic))
-        for channel in topic["channels"]:
-            lines.append(_channel(channel))
-            lines += [f"        {_consumer(client, now)}" for client in channel["clients"] or ()]
-        lines.append("")
+        lines += [*_topic(topic, now), ""]
     if lines[-1]:
         lines.append("")
     producers = document["producers"]
@@ -36,15 +28,46 @@ def original_text(document: Document) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _topic(topic: Document) -> str:
-    prefix = "*P " if topic["paused"] else "   "
+def redesigned_text(document: Document) -> str:
+    """The same of a redesigned one."""
+    now = time.time_ns() // 1_000_000_000
+    lines = [*_opening(document, now), ""]
+    if not document["topics"]:
+        return "\n".join([*lines, "NO_TOPICS"]) + "\n"
+    lines.append(f"Health: {document['health']}")
+    for topic in document["topics"]:
+        lines += ["", *_topic(topic, now)]
+    return "\n".join(lines) + "\n"
+
+
+def _opening(document: Document, now: int) -> list[str]:
+    started = document["start_time"]
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started))
+    python = ".".join(map(str, sys.version_info[:3]))
+    return [
+        f"nsqd v{document['version']} (built w/python{python})",
+        f"start_time {stamp}",
+        f"uptime {_duration(now - started)}",
+    ]
+
+
+def _topic(topic: Document, now: int) -> list[str]:
+    lines = [_topic_line(topic)]
+    for channel in topic["channels"]:
+        lines.append(_channel_line(channel))
+        lines += [f"        {_consumer(client, now)}" for client in channel["clients"] or ()]
+    return lines
+
+
+def _topic_line(topic: Document) -> str:
+    prefix = "*P " if topic.get("paused") else "   "
     return (
         f"{prefix}[{topic['topic_name']:<15}] depth: {topic['depth']:<5} "
         f"be-depth: {topic['backend_depth']:<5} msgs: {topic['message_count']:<8} e2e%: "
     )
 
 
-def _channel(channel: Document) -> str:
+def _channel_line(channel: Document) -> str:
     prefix = "   *P " if channel["paused"] else "      "
     return (
         f"{prefix}[{channel['channel_name']:<25}] depth: {channel['depth']:<5} "
@@ -76,7 +99,10 @@ def _publisher(client: Document, now: int) -> str:
 
 def _head(client: Document) -> str:
     port = client["remote_address"].rpartition(":")[2]
+    # A redesigned nsqd names its clients, an original one their hosts and programs.
     name = f"{client['hostname']}:{port} {client['user_agent']}"
+    if "name" in client:
+        name = f"{client['name']}:{port}"
     return f"[{client['version']} {name:<21}]"
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from nsqsmart.wire import commands
 from nsqsmart.wire.frames import ERROR, HEARTBEAT, MESSAGE, Frame, FrameDecoder
 from nsqsmart.wire.messages import PLAIN, MessageLayout, RawMessage, decode_message
+from nsqsmart.wire.receipts import decode_receipt
 from tests.differential.programs import Program
 
 PATIENCE = 12.0
@@ -74,7 +75,7 @@ class Player:
         """A request that is not written down."""
         connection = HTTPConnection(*self._program.http, timeout=PATIENCE)
         try:
-            connection.request(method, path.replace("TOPIC", self.topic), body or None)
+            connection.request(method, path.replace("@T@", self.topic), body or None)
             answer = connection.getresponse()
             return answer.status, answer.read()
         finally:
@@ -87,7 +88,7 @@ class Player:
 
 
 class Connection:
-    """Sends bytes in which TOPIC stands for the scenario's topic; writes down the frames."""
+    """Sends bytes in which @T@ stands for the scenario's topic; writes down the frames."""
 
     def __init__(
         self, player: Player, name: str, address: tuple[str, int], layout: MessageLayout
@@ -102,7 +103,7 @@ class Connection:
     def send(self, data: bytes) -> None:
         """Send; a connection that is gone is seen by who reads."""
         with suppress(OSError):
-            self._sock.sendall(data.replace(b"TOPIC", self._player.topic.encode()))
+            self._sock.sendall(data.replace(b"@T@", self._player.topic.encode()))
 
     def ask(self, data: bytes) -> Connection:
         """Send, and write down one frame."""
@@ -121,6 +122,14 @@ class Connection:
         """Write down one message."""
         (message,) = self.expect()
         return message
+
+    def receipt(self) -> tuple[object, ...]:
+        """Trace id, offset and size of a traced publish; what else came, if it was none."""
+        frame = self._frame(PATIENCE)
+        found = None if frame is None else decode_receipt(frame.data)
+        if found is None:
+            return (self._describe(frame, []),)
+        return found.trace_id, found.offset, found.size
 
     def silence(self, seconds: float = QUIET) -> None:
         """Write down that nothing comes for so long, or what came."""

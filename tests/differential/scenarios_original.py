@@ -1,4 +1,4 @@
-"""What an original nsqd is asked; TOPIC stands for a topic of the scenario's own."""
+"""What an original nsqd is asked; @T@ stands for a topic of the scenario's own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.differential.player import Connection, Player
 
 Scenario = Callable[[Player], None]
 SCENARIOS: dict[str, Scenario] = {}
-T = "TOPIC"
+T = "@T@"
 
 
 def scenario(function: Scenario) -> Scenario:
@@ -184,7 +184,7 @@ def subscribing_twice_or_badly(play):
     client = consumer(play)
     client.ask(commands.sub(T, "other"))
     client.closed()
-    for line in (b"SUB TOPIC\n", b"SUB\n", b"SUB TOPIC ch$\n", b"SUB TOPIC. \n", b"SUB $ ch\n"):
+    for line in (b"SUB @T@\n", b"SUB\n", b"SUB @T@ ch$\n", b"SUB @T@. \n", b"SUB $ ch\n"):
         client = play.connect()
         client.ask(line)
         client.closed()
@@ -201,7 +201,7 @@ def commands_before_a_subscription(play):
 
 @scenario
 def unknown_commands_and_blanks(play):
-    for line in (b"HELLO\n", b"\n", b"pub TOPIC\n", b"NOP extra\nHELLO you\n", b"PUB\n", b"A\r\n"):
+    for line in (b"HELLO\n", b"\n", b"pub @T@\n", b"NOP extra\nHELLO you\n", b"PUB\n", b"A\r\n"):
         client = play.connect()
         client.ask(line)
         client.closed()
@@ -228,7 +228,7 @@ def bodies_that_cannot_be(play):
     sizes = (0, 0xFFFFFFFF, 1024 * 1024 + 1)
     for size in sizes:
         client = play.connect()
-        client.ask(b"PUB TOPIC\n" + size.to_bytes(4))
+        client.ask(b"PUB @T@\n" + size.to_bytes(4))
         client.closed()
     client = play.connect()
     client.ask(b"PUB bad$topic\n" + (1).to_bytes(4) + b"x")
@@ -238,7 +238,7 @@ def bodies_that_cannot_be(play):
 @scenario
 def batches_that_cannot_be(play):
     def batch(outer: int, *rest: int) -> bytes:
-        return b"MPUB TOPIC\n" + b"".join(number.to_bytes(4) for number in (outer, *rest))
+        return b"MPUB @T@\n" + b"".join(number.to_bytes(4) for number in (outer, *rest))
 
     for command in (
         batch(0),
@@ -272,7 +272,7 @@ def deferred_publishing(play):
     client.message()
     for delay in (b"-1", b"3600001", b"x"):
         client = play.connect()
-        client.ask(b"DPUB TOPIC %s\n" % delay + (1).to_bytes(4) + b"x")
+        client.ask(b"DPUB @T@ %s\n" % delay + (1).to_bytes(4) + b"x")
         client.closed()
 
 
@@ -323,22 +323,22 @@ def what_a_lost_consumer_held_waits_for_its_timeout(play):
 @scenario
 def a_paused_channel_delivers_nothing(play):
     client = consumer(play, 10)
-    play.http("POST", "/channel/pause?topic=TOPIC&channel=ch")
+    play.http("POST", "/channel/pause?topic=@T@&channel=ch")
     publish(play, b"x")
     client.silence()
     stats(play)
-    play.http("POST", "/channel/unpause?topic=TOPIC&channel=ch")
+    play.http("POST", "/channel/unpause?topic=@T@&channel=ch")
     client.message()
 
 
 @scenario
 def a_paused_topic_gives_its_channels_nothing(play):
     client = consumer(play, 10)
-    play.http("POST", "/topic/pause?topic=TOPIC")
+    play.http("POST", "/topic/pause?topic=@T@")
     publish(play, b"x")
     client.silence()
     stats(play)
-    play.http("POST", "/topic/unpause?topic=TOPIC")
+    play.http("POST", "/topic/unpause?topic=@T@")
     client.message()
 
 
@@ -347,7 +347,7 @@ def an_emptied_channel_forgets_what_is_in_flight_too(play):
     publish(play, b"1", b"2", b"3")
     client = consumer(play, 1)
     message = client.message()
-    play.http("POST", "/channel/empty?topic=TOPIC&channel=ch")
+    play.http("POST", "/channel/empty?topic=@T@&channel=ch")
     stats(play)
     client.ask(commands.fin(message.id))
 
@@ -355,13 +355,13 @@ def an_emptied_channel_forgets_what_is_in_flight_too(play):
 @scenario
 def deleting_ends_the_consumers(play):
     client = consumer(play)
-    play.http("POST", "/channel/delete?topic=TOPIC&channel=ch")
+    play.http("POST", "/channel/delete?topic=@T@&channel=ch")
     client.closed()
     client = consumer(play)
-    play.http("POST", "/topic/delete?topic=TOPIC")
+    play.http("POST", "/topic/delete?topic=@T@")
     client.closed()
-    play.http("POST", "/topic/delete?topic=TOPIC")
-    play.http("POST", "/channel/delete?topic=TOPIC&channel=ch")
+    play.http("POST", "/topic/delete?topic=@T@")
+    play.http("POST", "/channel/delete?topic=@T@&channel=ch")
 
 
 @scenario
@@ -370,7 +370,7 @@ def an_ephemeral_channel_goes_with_its_consumer(play):
     stats(play)
     client.close()
     for _ in range(100):
-        _, data = play.ask("GET", "/stats?format=json&topic=TOPIC")
+        _, data = play.ask("GET", "/stats?format=json&topic=@T@")
         if not json.loads(data)["topics"][0]["channels"]:
             break
     stats(play)
@@ -378,14 +378,14 @@ def an_ephemeral_channel_goes_with_its_consumer(play):
 
 @scenario
 def publishing_by_http(play):
-    play.http("POST", "/topic/create?topic=TOPIC")
-    play.http("POST", "/channel/create?topic=TOPIC&channel=ch")
-    play.http("POST", "/pub?topic=TOPIC", b"one")
-    play.http("POST", "/mpub?topic=TOPIC", b"two\nthree\n\n")
-    play.http("POST", "/mpub?topic=TOPIC&binary=true", commands.mpub("x", [b"4", b"5"])[11:])
+    play.http("POST", "/topic/create?topic=@T@")
+    play.http("POST", "/channel/create?topic=@T@&channel=ch")
+    play.http("POST", "/pub?topic=@T@", b"one")
+    play.http("POST", "/mpub?topic=@T@", b"two\nthree\n\n")
+    play.http("POST", "/mpub?topic=@T@&binary=true", commands.mpub("x", [b"4", b"5"])[11:])
     client = consumer(play, 10)
     client.expect(5)
-    play.http("POST", "/pub?topic=TOPIC&defer=300", b"later")
+    play.http("POST", "/pub?topic=@T@&defer=300", b"later")
     client.message()
 
 
@@ -394,17 +394,17 @@ def http_that_is_refused(play):
     for method, path, body in (
         ("POST", "/pub", b"x"),
         ("POST", "/pub?topic=$", b"x"),
-        ("POST", "/pub?topic=TOPIC", b""),
-        ("POST", "/pub?topic=TOPIC&defer=x", b"x"),
-        ("POST", "/pub?topic=TOPIC&defer=3600001", b"x"),
-        ("GET", "/pub?topic=TOPIC", b""),
-        ("POST", "/mpub?topic=TOPIC&binary=true", b"x"),
-        ("POST", "/mpub?topic=TOPIC&binary=x", b"x"),
+        ("POST", "/pub?topic=@T@", b""),
+        ("POST", "/pub?topic=@T@&defer=x", b"x"),
+        ("POST", "/pub?topic=@T@&defer=3600001", b"x"),
+        ("GET", "/pub?topic=@T@", b""),
+        ("POST", "/mpub?topic=@T@&binary=true", b"x"),
+        ("POST", "/mpub?topic=@T@&binary=x", b"x"),
         ("POST", "/topic/create", b""),
         ("POST", "/topic/create?topic=$", b""),
         ("POST", "/topic/pause?topic=absent", b""),
         ("POST", "/topic/empty?topic=absent", b""),
-        ("POST", "/channel/create?topic=TOPIC", b""),
+        ("POST", "/channel/create?topic=@T@", b""),
         ("POST", "/channel/create?topic=absent&channel=ch", b""),
         ("POST", "/channel/pause?topic=absent&channel=ch", b""),
         ("GET", "/nothing", b""),
@@ -419,12 +419,12 @@ def documents_have_the_same_shape(play):
     consumer(play).message()
     play.http("GET", "/info", shape=True)
     for query in (
-        "topic=TOPIC",
+        "topic=@T@",
         "topic=absent",
-        "topic=TOPIC&channel=ch",
-        "topic=TOPIC&channel=absent",
-        "topic=TOPIC&include_clients=false",
-        "topic=TOPIC&include_clients=x&include_mem=0",
+        "topic=@T@&channel=ch",
+        "topic=@T@&channel=absent",
+        "topic=@T@&include_clients=false",
+        "topic=@T@&include_clients=x&include_mem=0",
     ):
         play.http("GET", f"/stats?format=json&{query}", shape=True)
 
@@ -480,7 +480,7 @@ def without_heartbeats_there_is_no_subscription(play):
 
 def stats(play: Player) -> None:
     """The figures of the topic that are the same everywhere."""
-    _, data = play.ask("GET", "/stats?format=json&topic=TOPIC")
+    _, data = play.ask("GET", "/stats?format=json&topic=@T@")
     for topic in json.loads(data)["topics"]:
         play.note("stats", *(f"{name}={topic[name]}" for name in _TOPIC))
         for channel in topic["channels"]:

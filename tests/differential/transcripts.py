@@ -23,7 +23,7 @@ def play(program: Program, dialect: str, name: str, run: str) -> list[str]:
         SCENARIOS[dialect][name](player)
     finally:
         player.close()
-    return [line.replace(player.topic, "TOPIC") for line in player.transcript]
+    return [line.replace(player.topic, "@T@") for line in player.transcript]
 
 
 def load(dialect: str) -> dict[str, list[str]]:

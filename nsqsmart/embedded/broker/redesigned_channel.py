@@ -180,6 +180,8 @@ class RedesignedChannel(Channel):
 
     def _time_out(self, consumer: Consumer, record: Record) -> None:
         consumer.failed()
+        # The real server counts a timeout as a requeue too.
+        self.requeue_count += 1
         super()._time_out(consumer, record)
 
     def _abandon(self, consumer: Consumer, now: float) -> None:  # noqa: ARG002 - the interface has it
