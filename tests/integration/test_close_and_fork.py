@@ -68,6 +68,8 @@ def test_close_lets_handlers_finish_and_gives_the_rest_back(cluster, workers):
     (report,) = reports
     assert report.clean
     assert report.finished == busy
+    # Given back while the connection stood, not left to its end.
+    assert len(cluster.log.of("REQ")) == report.requeued > 0
     # Whoever comes next gets the others at once: msg_timeout is a minute.
     handled = Handled()
     with consume(cluster, handled):
