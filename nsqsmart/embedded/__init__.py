@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nsqsmart.embedded import faults
     from nsqsmart.embedded.cluster import Cluster, Stored
+    from nsqsmart.embedded.cluster_options import REAL_TIMES
     from nsqsmart.embedded.named import get, stop
 
-__all__ = ["Cluster", "Stored", "faults", "get", "stop"]
+__all__ = ["REAL_TIMES", "Cluster", "Stored", "faults", "get", "stop"]
 
 _HOMES = {
+    "REAL_TIMES": "nsqsmart.embedded.cluster_options",
     "Cluster": "nsqsmart.embedded.cluster",
     "Stored": "nsqsmart.embedded.cluster",
     "get": "nsqsmart.embedded.named",

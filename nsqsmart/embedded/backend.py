@@ -62,5 +62,8 @@ class Backend(Protocol):
     def lookupd_changed(self, lookupd: Nsqlookupd) -> None:
         """A lookup daemon came or went."""
 
+    def freeze(self, lookupd: Nsqlookupd, *, frozen: bool) -> None:
+        """A lookup daemon learns nothing new, or again."""
+
     def shards(self, topic: str) -> Iterable[tuple[str, Shard[Any]]]:
         """The partitions of a topic, each with the address of a node."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, NamedTuple, Self, Unpack
 
 from nsqsmart.embedded.backend import Backend, TopicWish
 from nsqsmart.embedded.broker.log import RedesignedLog
 from nsqsmart.embedded.broker.records import Record
+from nsqsmart.embedded.cluster_options import (
+    ClusterOptions,
+    check_options,
+    node_options,
+    script_of,
+)
 from nsqsmart.embedded.commandlog import CommandLog
 from nsqsmart.embedded.faults import FaultBook
-from nsqsmart.embedded.leadership import Delays
 from nsqsmart.embedded.node import Scope
 from nsqsmart.embedded.nsqd import Nsqd
 from nsqsmart.embedded.nsqlookupd import LookupdOptions, Nsqlookupd
@@ -35,63 +39,6 @@ class Stored(NamedTuple):
     nsqd: str = ""
 
 
-class ClusterOptions(TypedDict, total=False):
-    """What a :class:`Cluster` may be told.
-
-    Times in seconds, sizes in bytes. ``auto_create`` makes topics on first use (``partitions``
-    and ``replicas`` of them, redesigned only), takes writes without a channel and lets new
-    channels begin at the oldest message. ``election_delay``, ``move_delay`` and
-    ``replication_timeout`` are how long a lost leader is missed, a leader is moved, and a write
-    waits for a replica that does not answer. ``log`` False forgets what was asked, for speed.
-    """
-
-    dialect: str
-    nsqds: int
-    lookupds: int
-    auto_create: bool
-    partitions: int
-    replicas: int
-    election_delay: float
-    move_delay: float
-    replication_timeout: float
-    msg_timeout: float
-    max_msg_timeout: float
-    max_msg_size: int
-    max_body_size: int
-    max_rdy_count: int
-    max_connections: int
-    client_timeout: float
-    max_confirm_window: int
-    snappy: bool
-    deflate: bool
-    tls_cert: Path
-    tls_key: Path
-    tls_root_ca: Path
-    tls_client_policy: str
-    tls_required: bool
-    auth_addresses: tuple[str, ...]
-    allow_ext_compatible: bool
-    allow_sub_ext_compatible: bool
-    tcp_ports: list[int]
-    log: bool
-
-
-_CLUSTER_ONLY = frozenset(
-    {
-        "nsqds",
-        "lookupds",
-        "auto_create",
-        "partitions",
-        "replicas",
-        "election_delay",
-        "move_delay",
-        "replication_timeout",
-        "tcp_ports",
-        "log",
-    }
-)
-
-
 class Cluster:
     """nsqds and nsqlookupds in this process, on 127.0.0.1.
 
@@ -100,9 +47,7 @@ class Cluster:
     """
 
     def __init__(self, **options: Unpack[ClusterOptions]) -> None:
-        unknown = set(options) - set(ClusterOptions.__annotations__)
-        if unknown:
-            raise TypeError(f"Cluster() got an unexpected option {min(unknown)!r}")
+        check_options(options)
         self.dialect = Dialect(options.get("dialect", Dialect.REDESIGNED))
         self._options = options
         self._scope = Scope("nsqsmart-embedded", logging=options.get("log", True))
@@ -122,7 +67,7 @@ class Cluster:
         self._scope.move_leader = self._begin_move
 
     def _make_nsqd(self, number: int) -> Nsqd:
-        shared = {name: value for name, value in self._options.items() if name not in _CLUSTER_ONLY}
+        shared = node_options(self._options)
         ports = self._options.get("tcp_ports", [])
         port = ports[number] if number < len(ports) else 0
         shared |= {
@@ -140,12 +85,8 @@ class Cluster:
         options = self._options
         if self.dialect is Dialect.ORIGINAL:
             return OriginalBackend(self.nsqds, self.lookupds)
-        delays = Delays(
-            election=options.get("election_delay", 0.05),
-            move=options.get("move_delay", 0.05),
-            replication=options.get("replication_timeout", 0.2),
-        )
-        backend = RedesignedBackend(self.nsqds, self.lookupds, self._scope, delays)
+        script = script_of(options)
+        backend = RedesignedBackend(self.nsqds, self.lookupds, self._scope, script)
         if options.get("auto_create", False):
             backend.create_on_use(options.get("partitions", 1), options.get("replicas", 1))
         return backend
@@ -198,6 +139,7 @@ class Cluster:
     ) -> None:
         """Make a topic; its partitions have leaders and take writes when this returns.
 
+        With a ``create_delay`` they do so later, as after the answer of a real nsqlookupd.
         A redesigned node holds only one partition of a plain topic; *multi_part* None allows more
         where the nodes would not suffice. Raises ValueError with the server's text. On an original
         cluster every nsqd gets the topic, and anything but the name must be left alone.
@@ -272,6 +214,17 @@ class Cluster:
     def wake(self, nsqd: Nsqd) -> None:
         """Let a hung nsqd go on."""
         self._backend.wake(nsqd)
+
+    def freeze(self, lookupd: Nsqlookupd) -> None:
+        """Let a lookup daemon answer out of what it knows now, whatever happens to the cluster.
+
+        Two daemons are out of step like that. Raises ValueError on an original cluster.
+        """
+        self._backend.freeze(lookupd, frozen=True)
+
+    def thaw(self, lookupd: Nsqlookupd) -> None:
+        """Let a frozen lookup daemon learn what has happened."""
+        self._backend.freeze(lookupd, frozen=False)
 
     def restart(self, server: Nsqd | Nsqlookupd) -> None:
         """Start a server again, on its old ports."""

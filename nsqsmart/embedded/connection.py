@@ -62,6 +62,8 @@ class Connection:
         self.dirty: set[Sink] = set()
         self.connected_at = time.time_ns() // 1_000_000_000
         self.identified = False
+        self.late = False
+        """Whether what was read last had to wait for a hung node to wake."""
         self.authority: Authority | None = None
         self.published: Counter[str] = Counter()
         self.closed = threading.Event()
@@ -92,7 +94,8 @@ class Connection:
             raise EndOfStream from error
         if not data:
             raise EndOfStream
-        if self.node.hung:
+        self.late = self.node.hung
+        if self.late:
             self.node.gate.wait()
         if self.closed.is_set():
             raise EndOfStream

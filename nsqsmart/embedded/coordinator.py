@@ -7,20 +7,22 @@ what there is, ``leadership`` who leads it, ``liveness`` which nodes are there.
 from __future__ import annotations
 
 from nsqsmart.embedded.hosting import RedesignedShard
-from nsqsmart.embedded.leadership import Delays, Leadership
+from nsqsmart.embedded.leadership import Leadership
 from nsqsmart.embedded.liveness import Liveness
 from nsqsmart.embedded.loop import Loop
 from nsqsmart.embedded.nsqd import Nsqd
+from nsqsmart.embedded.script import Script
 from nsqsmart.embedded.topology import Topology
 
 
 class Coordinator:
     """The three parts, over the same nodes."""
 
-    def __init__(self, nsqds: list[Nsqd], delays: Delays, loop: Loop) -> None:
-        self.topology = Topology(nsqds, loop)
-        self.leadership = Leadership(self.topology, delays, loop)
-        self.liveness = Liveness(self.topology, self.leadership, delays.election, loop)
+    def __init__(self, nsqds: list[Nsqd], script: Script, loop: Loop) -> None:
+        self.topology = Topology(nsqds, script, loop)
+        self.leadership = Leadership(self.topology, script, loop)
+        self.liveness = Liveness(self.topology, self.leadership, script.election_delay, loop)
+        self.topology.appoint = self.leadership.appoint
 
     def delete_topic(self, topic: str) -> None:
         """Forget a topic; its consumers are disconnected without a frame.

@@ -28,6 +28,7 @@ class Action(Enum):
     GARBAGE = auto()
     STALL = auto()
     MOVE_LEADER = auto()
+    NO_PARTITIONS = auto()
 
 
 class Place(NamedTuple):
@@ -142,6 +143,10 @@ class Fault:
         self.execute = True
         return self._do(Action.MOVE_LEADER)
 
+    def no_partitions(self) -> Fault:
+        """Answer a /lookup with 200 and no partitions, as after an outage of etcd (cluster 7)."""
+        return self._do(Action.NO_PARTITIONS)
+
     def _do(self, action: Action) -> Fault:
         self.action = action
         return self
@@ -179,12 +184,21 @@ class FaultBook:
 
     def add(self, fault: Fault) -> Fault:
         """Begin to count for *fault*; raises :class:`FaultUnknown` if it does nothing."""
+        command = fault.match.command
         if fault.action is None:
-            raise FaultUnknown(f"say what happens on {fault.match.command}: .reply(...), .reset()")
+            raise FaultUnknown(f"say what happens on {command}: .reply(...), .reset()")
+        if fault.action is Action.NO_PARTITIONS and command != "/lookup":
+            raise FaultUnknown(f"only /lookup answers with no partitions, not {command}")
         with self._lock:
             self._faults.append(fault)
             self.armed = True
         return fault
+
+    def remove(self, fault: Fault) -> None:
+        """Call one off; nothing happens if it is spent."""
+        with self._lock:
+            self._faults = [each for each in self._faults if each is not fault]
+            self.armed = bool(self._faults)
 
     def clear(self) -> None:
         """Forget every fault."""

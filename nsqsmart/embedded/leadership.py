@@ -9,23 +9,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from nsqsmart.embedded.broker.consumer import Consumer
 from nsqsmart.embedded.loop import Loop
 from nsqsmart.embedded.nsqd import Nsqd
-from nsqsmart.embedded.refusals import not_leader, not_writable
+from nsqsmart.embedded.refusals import Refused, not_leader, not_writable
+from nsqsmart.embedded.script import Script
+from nsqsmart.embedded.shard import Write
 from nsqsmart.embedded.topology import Slot, Topology
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delays:
-    """How long the cluster takes, in seconds; real ones take about 22, 0.5 and 12."""
-
-    election: float = 0.05
-    move: float = 0.05
-    replication: float = 0.2
 
 
 class Leadership:
@@ -34,13 +26,43 @@ class Leadership:
     :meth:`lead`, :meth:`dismiss` and :meth:`refresh` are called with the topology's lock.
     """
 
-    def __init__(self, topology: Topology, delays: Delays, loop: Loop) -> None:
+    def __init__(self, topology: Topology, script: Script, loop: Loop) -> None:
         self._topology = topology
-        self._delays = delays
+        self._script = script
         self._loop = loop
         self._farewells: dict[Nsqd, list[Consumer]] = {}
 
     # ----------------------------------------------------------------------------------- leaders
+
+    def appoint(self, slot: Slot) -> None:
+        """Give a new partition its first leader, in the steps of a real one (cluster 2).
+
+        First there is none; then lookups name one that refuses as NOT_LEADER; then it refuses as
+        NOT_WRITABLE; then it is there. Called with the topology's lock.
+        """
+        delay = self._script.create_delay
+        chosen = slot.replicas[0]
+        if not delay:
+            slot.leader, slot.shard.leader = chosen, chosen.node
+            return
+
+        def step(*, ready: bool) -> None:
+            with self._topology.lock:
+                if slot.leader is not chosen or not slot.moving:
+                    return
+                slot.shard.leader = chosen.node
+                slot.moving = slot.unready = not ready
+                self.refresh(slot)
+
+        def name() -> None:
+            with self._topology.lock:
+                if slot.leader is None and chosen in self._topology.alive():
+                    slot.leader, slot.moving = chosen, True
+                    self.refresh(slot)
+
+        self._later(delay / 2, name)
+        self._later(delay * 3 / 4, lambda: step(ready=False))
+        self._later(delay, lambda: step(ready=True))
 
     def lead(self, slot: Slot, nsqd: Nsqd | None) -> None:
         """Let *nsqd* lead from now on; consumers of the old leader lose their connection."""
@@ -55,7 +77,11 @@ class Leadership:
         with shard.lock:
             shard.leader = None if new is None else new.node
             shard.asleep = new is None
-            gone = shard.partition.fail_over() if new is not None else shard.partition.dismiss()
+            gone = shard.partition.dismiss() if new is None else shard.partition.fail_over()
+            if new is not None and old not in (None, new):
+                shard.partition.forget(
+                    positions=self._script.positions_lost, young=self._script.young_channels_lost
+                )
         if old is not None and old.node.hung:
             # Its clients notice when it wakes.
             self._farewells.setdefault(old, []).extend(gone)
@@ -68,35 +94,59 @@ class Leadership:
         shard = slot.shard
         missing = slot.in_sync - self._topology.alive()
         ready = slot.leader is not None and not missing
+        shard.consumable = not slot.unready
         if slot.resigned:
             shard.refusal = not_leader
         else:
             shard.refusal = None if slot.writable else not_writable
         waiting = slot.leader is not None and bool(missing) and slot.writable
-        shard.hold = (lambda: self._replicate(slot)) if waiting else None
+        shard.hold = (lambda write: self._replicate(slot, write)) if waiting else None
         # An ordered FIN needs the quorum as a write does (protocol 5.3).
         shard.confirm_refused = not slot.has_quorum or not ready
         if not waiting:
+            slot.deadline = None
             slot.settled.set()
 
-    def _replicate(self, slot: Slot) -> None:
-        """A write that waits for a replica which does not answer (cluster 6.1)."""
+    def _replicate(self, slot: Slot, write: Write) -> None:
+        """A write that waits for a replica which does not answer (cluster 6.1).
+
+        All give up together, when the first one does; raises
+        :class:`~nsqsmart.embedded.refusals.Refused`.
+        """
+        arrived = time.monotonic()
         with self._topology.lock:
             if slot.shard.hold is None:
                 return
-            slot.settled.clear()
-        if slot.settled.wait(self._delays.replication):
-            return
+            first = slot.deadline is None
+            if slot.deadline is None:
+                slot.settled.clear()
+                slot.deadline = arrived + self._patience(slot)
+            deadline = slot.deadline
+        slot.settled.wait(max(0.0, deadline - arrived))
         with self._topology.lock:
-            if slot.in_sync <= self._topology.alive():
-                return
-            answering = slot.in_sync & self._topology.alive()
-            if len(answering) > slot.shard.meta.replicas // 2:
-                slot.write_failed = True
-            else:
-                # Without a majority the leader gives up (cluster 6.2).
-                self._resign(slot)
-            self.refresh(slot)
+            if slot.shard.hold is not None:
+                self._give_up(slot)
+            failed, resigned = slot.write_failed or slot.resigned, slot.resigned
+        if not failed:
+            return
+        if not first and write.queued and deadline - arrived >= self._script.queue_wait:
+            raise Refused(write.failed, "pub timeout while pop wait queue", fatal=False)
+        # The write that failed says so; what comes after it learns who does not lead any more.
+        raise not_leader() if resigned and not write.batch else not_writable()
+
+    def _patience(self, slot: Slot) -> float:
+        """A node that has ended refuses connections: nobody waits for that."""
+        missing = slot.in_sync - self._topology.alive()
+        return 0.0 if missing <= slot.said_farewell else self._script.replication_timeout
+
+    def _give_up(self, slot: Slot) -> None:
+        answering = slot.in_sync & self._topology.alive()
+        if len(answering) > slot.shard.meta.replicas // 2:
+            slot.write_failed = True
+        else:
+            # Without a majority the leader gives up (cluster 6.2).
+            self._resign(slot)
+        self.refresh(slot)
 
     def _resign(self, slot: Slot) -> None:
         slot.resigned = True
@@ -112,6 +162,14 @@ class Leadership:
 
     # ------------------------------------------------------------------------------------- moves
 
+    def close_for_writing(self, nsqd: Nsqd) -> None:
+        """A node that is about to end takes no more writes for what it leads (cluster 5.1)."""
+        with self._topology.lock:
+            for slot in self._topology.slots.values():
+                if slot.leader is nsqd:
+                    slot.moving = True
+                    self.refresh(slot)
+
     def set_writable(self, topic: str, partition: int, *, writable: bool) -> None:
         """Let the leader refuse writes, or take them again; consuming goes on."""
         with self._topology.lock:
@@ -122,7 +180,7 @@ class Leadership:
     def begin_move(self, topic: str, partition: int, to: Nsqd | None = None) -> threading.Event:
         """Move the leader; the event is set when the new one takes writes.
 
-        Writes are refused for ``delays.move`` seconds; then consumers lose their connection, and
+        Writes are refused for the ``move_delay``; then consumers lose their connection, and
         the new leader is in lookups for reading, a little later in those for writing.
         """
         done = threading.Event()
@@ -146,10 +204,12 @@ class Leadership:
                 # Who died in the meantime leads nothing: the old leader goes on.
                 if target in self._topology.alive():
                     _let_in(slot, target)
+                    if self._script.redeliver_at_move:
+                        slot.shard.run(lambda partition, _: partition.redeliver())
                     self.lead(slot, target)
-            self._later(self._delays.move / 10, settle)
+            self._later(self._script.move_delay / 10, settle)
 
-        self._later(self._delays.move, switch)
+        self._later(self._script.move_delay, switch)
         return done
 
     def _target(self, slot: Slot) -> Nsqd:

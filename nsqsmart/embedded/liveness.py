@@ -42,6 +42,7 @@ class Liveness:
 
     def _rejoin(self, slot: Slot, nsqd: Nsqd) -> None:
         slot.in_sync.add(nsqd)
+        slot.said_farewell.discard(nsqd)
         if slot.leader is None or slot.resigned:
             self._leadership.lead(
                 slot, slot.leader if slot.leader in self._topology.alive() else nsqd
@@ -90,9 +91,10 @@ class Liveness:
     def leaving(self, nsqd: Nsqd) -> None:
         """A node ends in order: it hands over what it leads."""
         with self._topology.lock:
-            self._sessions[nsqd] = self._sessions.get(nsqd, 0) + 1
+            self._sessions[nsqd] = session = self._sessions.get(nsqd, 0) + 1
             self._topology.up.discard(nsqd)
-            self._hand_over(nsqd)
+            self._hand_over(nsqd, farewell=True)
+        self._later(self._election, lambda: self._expire(nsqd, session))
 
     def _unseen(self, nsqd: Nsqd, session: int) -> None:
         """By the loop, without the lock: the lookup daemons notice a hung node."""
@@ -107,13 +109,20 @@ class Liveness:
                 self._topology.up.discard(nsqd)
                 self._hand_over(nsqd)
 
-    def _hand_over(self, nsqd: Nsqd) -> None:
+    def _hand_over(self, nsqd: Nsqd, *, farewell: bool = False) -> None:
         for slot in self._topology.slots.values():
             followers = slot.in_sync - {nsqd}
+            needed = slot.leader is not nsqd and len(followers) <= slot.shard.meta.replicas // 2
+            if farewell and nsqd in slot.in_sync and needed:
+                # Missed by the next write, or left out when its session expires (cluster 6.2).
+                slot.said_farewell.add(nsqd)
+                self._leadership.refresh(slot)
+                continue
             if nsqd in slot.in_sync and (followers or slot.leader is not nsqd):
                 slot.in_sync = followers
                 slot.write_failed = False
             if slot.leader is nsqd:
+                slot.moving = False
                 candidates = [
                     each for each in slot.replicas if each in followers & self._topology.alive()
                 ]

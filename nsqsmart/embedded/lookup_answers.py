@@ -7,7 +7,7 @@ from typing import Any
 from nsqsmart.embedded.http import HttpError
 from nsqsmart.embedded.nsqd import Nsqd
 from nsqsmart.embedded.shard import TopicMeta
-from nsqsmart.embedded.topology import Slot, Topology
+from nsqsmart.embedded.topology import Picture, SeenSlot, Topology
 
 NO_CHANNEL = "Topic has no channel, should init at least one for the new topic"
 KEY_NOT_FOUND = "Key not found"
@@ -49,11 +49,19 @@ def describe_meta(meta: TopicMeta) -> dict[str, Any]:
 
 
 class LookupAnswers:
-    """Lookups over the topology; ``tombstones`` are those of one lookup daemon."""
+    """Lookups over the topology; ``tombstones`` are those of one lookup daemon.
+
+    ``frozen`` is what a daemon that learns nothing new answers out of, None for one that does.
+    """
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self.tombstones: set[tuple[str, str]] = set()
+        self.frozen: Picture | None = None
+
+    def seen(self, topic: str | None = None) -> Picture:
+        """What this daemon knows, of one topic if it is given."""
+        return self._topology.picture(topic) if self.frozen is None else self.frozen
 
     def lookup(
         self, topic: str, *, writing: bool, with_meta: bool, partition: int | None = None
@@ -62,37 +70,30 @@ class LookupAnswers:
         topology = self._topology
         if topology.auto_create and topic not in topology.topics:
             topology.ensure(topic)
-        meta = topology.topics.get(topic)
+        seen = self.seen(topic)
+        meta = seen.topics.get(topic)
         if meta is None and writing:
             raise HttpError(404, KEY_NOT_FOUND)
-        disabled = topology.writes_disabled
+        disabled = seen.writes_disabled
         if writing and disabled == "ordered":
             with_meta = True
-        answer: dict[str, Any] = {"channels": topology.channels(topic, partition)}
+        answer: dict[str, Any] = {"channels": seen.channels(topic, partition)}
         if with_meta:
             answer["meta"] = describe_meta(meta or _NOBODY)
         if writing and meta and (disabled == "all" or (disabled == "ordered" and meta.ordered)):
             return answer | {"partitions": None, "producers": None}
-        slots = [slot for slot in topology.of(topic) if partition in (None, slot.shard.number)]
-        leaders = self._writable(topic, slots) if writing else self._readable(slots)
+        slots = seen.of(topic, partition)
+        leaders = self._writable(topic, slots, seen) if writing else _readable(slots, seen)
         peers = {str(number): peer(nsqd) for number, nsqd in leaders}
         producers = {each["id"]: each for each in peers.values()}
         return answer | {"partitions": peers, "producers": list(producers.values())}
 
-    def _readable(self, slots: list[Slot]) -> list[tuple[int, Nsqd]]:
-        up = self._topology.up
-        return [
-            (slot.shard.number, slot.leader)
-            for slot in slots
-            if slot.leader is not None and slot.leader in up
-        ]
-
-    def _writable(self, topic: str, slots: list[Slot]) -> list[tuple[int, Nsqd]]:
+    def _writable(self, topic: str, slots: list[SeenSlot], seen: Picture) -> list[tuple[int, Nsqd]]:
         writable = [slot for slot in slots if slot.writable]
-        leaders = self._readable(writable)
+        leaders = _readable(writable, seen)
         if self._topology.auto_create:
             return leaders
-        with_channel = {slot.shard.number for slot in writable if slot.shard.partition.channels}
+        with_channel = {slot.number for slot in writable if slot.channels}
         kept = [
             (number, nsqd)
             for number, nsqd in leaders
@@ -108,12 +109,10 @@ class LookupAnswers:
 
     def nodes(self) -> list[dict[str, Any]]:
         """The answer to /nodes: what each node leads and takes writes for (cluster 3)."""
-        listed = []
-        for nsqd in self._topology.nsqds:
-            if nsqd not in self._topology.up:
-                continue
+        listed, seen = [], self.seen()
+        for nsqd in seen.up:
             led: dict[str, list[str]] = {}
-            for (topic, number), slot in sorted(self._topology.slots.items()):
+            for (topic, number), slot in sorted(seen.slots.items()):
                 if slot.leader is nsqd and slot.writable:
                     led.setdefault(topic, []).append(str(number))
             gone = [(topic, self._node(nsqd)) in self.tombstones for topic in led]
@@ -121,3 +120,8 @@ class LookupAnswers:
                 {**describe(nsqd), "tombstones": gone, "topics": list(led), "partitions": led}
             )
         return listed
+
+
+def _readable(slots: list[SeenSlot], seen: Picture) -> list[tuple[int, Nsqd]]:
+    leaders = [(slot.number, slot.leader) for slot in slots]
+    return [(number, nsqd) for number, nsqd in leaders if nsqd is not None and nsqd in seen.up]

@@ -115,7 +115,7 @@ class _Coordinated:
         )
 
     def topics(self, request: Request) -> Any:
-        topics = self._cluster.coordinator.topology.topics
+        topics = self._cluster.answers.seen().topics
         names = sorted(topics)
         answer: dict[str, Any] = {"topics": names}
         if request.query.get("metaInfo") == "true":
@@ -124,7 +124,7 @@ class _Coordinated:
 
     def channels(self, request: Request) -> Any:
         topic = any_topic(request)
-        return {"channels": self._cluster.coordinator.topology.channels(topic, _partition(request))}
+        return {"channels": self._cluster.answers.seen(topic).channels(topic, _partition(request))}
 
     def nodes(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
         return {"producers": self._cluster.answers.nodes()}

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from nsqsmart.embedded.commandlog import CommandLog
-from nsqsmart.embedded.faults import Action, FaultBook, Place
+from nsqsmart.embedded.faults import Action, Fault, FaultBook, Place
 from nsqsmart.embedded.gotext import shown
-from nsqsmart.embedded.http import HttpServer, Request, Response, Router
+from nsqsmart.embedded.http import HttpServer, Request, Response, Router, dumps
 from nsqsmart.embedded.listening import Listener
 from nsqsmart.embedded.loop import Loop
 from nsqsmart.embedded.registering import PeerProtocol
@@ -20,6 +20,7 @@ from nsqsmart.embedded.registrations import Registrations
 from nsqsmart.names import Dialect
 
 _MAX_BODY = 1024 * 1024
+_OK = 200
 _INACTIVE_AFTER = {Dialect.ORIGINAL: 300.0, Dialect.REDESIGNED: 60.0}
 _TOMBSTONE_LIFETIME = {Dialect.ORIGINAL: 45.0, Dialect.REDESIGNED: float("inf")}
 
@@ -106,15 +107,20 @@ class Nsqlookupd:
         topic = request.query.get("topic", "")
         if self._log is not None:
             self._log.add(self.name, 0, f"{request.method} {request.path}", topic)
-        assert self.router is not None  # noqa: S101 - set before it listens
         fault = None
         if self._faults.armed:
             fault = self._faults.take(request.path, Place(self.name, topic))
+        assert self.router is not None  # noqa: S101 - set before it listens
         if fault is None:
             return self.router.answer(request)
+        return self._misbehave(fault, request, self.router)
+
+    def _misbehave(self, fault: Fault, request: Request, router: Router) -> Response | None:
         if fault.action is Action.DELAY:
             self.closing.wait(fault.seconds)
-            return self.router.answer(request)
+            return router.answer(request)
+        if fault.action is Action.NO_PARTITIONS:
+            return _without_partitions(router.answer(request))
         if fault.action is Action.REPLY:
             return Response(int(fault.code), fault.text.encode())
         if fault.action is Action.GARBAGE:
@@ -140,6 +146,18 @@ class Nsqlookupd:
         self._http.end()
         for session in peers:
             session.join(1.0)
+
+
+def _without_partitions(answer: Response) -> Response:
+    """The answer of a daemon that the nsqds have still to come back to."""
+    if answer.status != _OK:
+        return answer
+    document = json.loads(answer.body)
+    known = document.get("data", document)
+    known["producers"] = []
+    if "partitions" in known:
+        known["partitions"] = {}
+    return answer._replace(body=dumps(document))
 
 
 class PeerSession:

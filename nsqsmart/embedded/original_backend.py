@@ -133,6 +133,10 @@ class OriginalBackend:
             elif nsqd.listening:
                 announcer.connect()
 
+    def freeze(self, lookupd: Nsqlookupd, *, frozen: bool) -> None:  # noqa: ARG002 - the interface has it
+        """Each is told by the nsqds themselves."""
+        raise ValueError("lookup daemons of an original cluster cannot be frozen")
+
     def shards(self, topic: str) -> Iterable[tuple[str, Shard[Any]]]:
         """One per node that has the topic."""
         for nsqd, topics in self._topics.items():

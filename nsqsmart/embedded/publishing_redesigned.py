@@ -25,10 +25,12 @@ from nsqsmart.embedded.refusals import (
     BAD_TOPIC,
     INVALID,
     Refused,
+    not_writable,
     topic_not_exist,
 )
+from nsqsmart.embedded.shard import BATCH_AT_ONCE, MPUB, PUB, SINGLE_AT_ONCE, Write
 from nsqsmart.names import is_valid_name
-from nsqsmart.wire.answers import BAD_PARTITION
+from nsqsmart.wire.answers import BAD_PARTITION, NOT_LEADER
 from nsqsmart.wire.command_decoder import Command
 from nsqsmart.wire.frames import OK
 from nsqsmart.wire.receipts import TracedReceipt, encode_receipt
@@ -68,7 +70,7 @@ class RedesignedPublishing:
         """PUB."""
         shard, size = self._begin(connection, command)
         body = read_rest(connection, _WORDING, size)
-        self._store(connection, shard, [(body, 0, None)])
+        self._store(connection, shard, [(body, 0, None)], PUB)
         return OK
 
     def pub_trace(self, connection: Connection, command: Command) -> bytes:
@@ -78,7 +80,8 @@ class RedesignedPublishing:
             raise Refused(BAD_BODY, f"invalid body size {size} with trace id enabled")
         data = read_rest(connection, _WORDING, size)
         trace = int.from_bytes(data[:_TRACE_SIZE])
-        records = self._store(connection, shard, [(data[_TRACE_SIZE:], trace, None)])
+        entries: list[Entry] = [(data[_TRACE_SIZE:], trace, None)]
+        records = self._store(connection, shard, entries, SINGLE_AT_ONCE)
         return _receipt(records, trace)
 
     def pub_ext(self, connection: Connection, command: Command) -> bytes:
@@ -90,14 +93,14 @@ class RedesignedPublishing:
         header, body = _split_header(data)
         extension, trace = _read_header(header)
         kept = _check_ext(connection, shard, extension)
-        records = self._store(connection, shard, [(body, trace or 0, kept)])
+        records = self._store(connection, shard, [(body, trace or 0, kept)], SINGLE_AT_ONCE)
         return OK if trace is None else _receipt(records, trace)
 
     def mpub(self, connection: Connection, command: Command) -> bytes:
         """MPUB."""
         shard, reader = self._begin_batch(connection, command)
         entries: list[Entry] = [(body, 0, None) for body in reader.read()]
-        self._store(connection, shard, entries, batch=True)
+        self._store(connection, shard, entries, MPUB)
         return OK
 
     def mpub_trace(self, connection: Connection, command: Command) -> bytes:
@@ -109,7 +112,7 @@ class RedesignedPublishing:
                 text = f"MPUB invalid message({position}) body size {len(data)} for tracing"
                 raise Refused(BAD_MESSAGE, text)
             entries.append((data[_TRACE_SIZE:], int.from_bytes(data[:_TRACE_SIZE]), None))
-        return _receipt(self._store(connection, shard, entries, batch=True), 0)
+        return _receipt(self._store(connection, shard, entries, BATCH_AT_ONCE), 0)
 
     def mpub_ext(self, connection: Connection, command: Command) -> bytes:
         """MPUB_EXT: headers may be empty; always a plain OK.
@@ -128,7 +131,7 @@ class RedesignedPublishing:
                 raise _ext_not_supported(shard)
             extension, trace = _read_header(header)
             entries.append((body, trace or 0, _check_ext(connection, shard, extension)))
-        self._store(connection, shard, entries, batch=True)
+        self._store(connection, shard, entries, BATCH_AT_ONCE)
         return OK
 
     def create_topic(self, connection: Connection, command: Command) -> bytes:
@@ -186,16 +189,19 @@ class RedesignedPublishing:
         connection: Connection,
         shard: RedesignedShard,
         entries: list[Entry],
-        *,
-        batch: bool = False,
+        write: Write,
     ) -> list[Record]:
-        failed = "E_MPUB_FAILED" if batch else "E_PUB_FAILED"
         if connection.node.exiting:
-            raise Refused(failed, "exiting", fatal=False)
+            raise Refused(write.failed, "exiting", fatal=False)
         try:
-            records, woken = shard.publish(connection.node, entries)
+            records, woken = shard.publish(connection.node, entries, write)
         except RecordTooLong as error:
-            raise Refused(failed, str(error), fatal=False) from error
+            raise Refused(write.failed, str(error), fatal=False) from error
+        except Refused as refused:
+            # What a hung leader answers when it wakes and leads no more (cluster 5.1).
+            if connection.late and write.batch and refused.code == NOT_LEADER:
+                raise not_writable() from refused
+            raise
         connection.published[shard.meta.name] += len(entries)
         if woken:
             connection.dirty.update(woken)

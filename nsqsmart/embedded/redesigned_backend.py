@@ -9,64 +9,46 @@ from typing import Any
 from nsqsmart.embedded.backend import TopicWish
 from nsqsmart.embedded.coordinator import ClusterHosting, Coordinator
 from nsqsmart.embedded.interfaces import redesigned_offer
-from nsqsmart.embedded.leadership import Delays
 from nsqsmart.embedded.lookup_answers import LookupAnswers
 from nsqsmart.embedded.lookupd_redesigned import redesigned_router
 from nsqsmart.embedded.node import Scope
 from nsqsmart.embedded.nsqd import Nsqd
 from nsqsmart.embedded.nsqlookupd import Nsqlookupd
+from nsqsmart.embedded.script import Script
+from nsqsmart.embedded.seats import Seats
 from nsqsmart.embedded.shard import Shard, TopicMeta
 from nsqsmart.embedded.topology import CoordinatorRefused
-
-_RPC_PORT_OFFSET = 100
 
 
 class _LookupdView:
     """What one lookup daemon knows of the cluster it is part of."""
 
-    def __init__(
-        self, coordinator: Coordinator, lookupds: list[Nsqlookupd], own: Nsqlookupd
-    ) -> None:
+    def __init__(self, coordinator: Coordinator, seats: Seats, own: Nsqlookupd) -> None:
         self.coordinator = coordinator
         self.answers = LookupAnswers(coordinator.topology)
-        self._lookupds = lookupds
+        self._seats = seats
         self._own = own
 
     def is_leader(self) -> bool:
-        """The first that listens leads."""
-        return self._leader() is self._own
-
-    def _leader(self) -> Nsqlookupd:
-        return next((each for each in self._lookupds if each.listening), self._own)
+        """Whether this daemon leads."""
+        return self._seats.leader() is self._own
 
     def listlookup(self) -> dict[str, Any]:
-        """Ports are strings (protocol 7.3)."""
-        nodes = [_lookup_node(each) for each in self._lookupds if each.listening]
-        return {"lookupdleader": _lookup_node(self._leader()), "lookupdnodes": nodes}
-
-
-def _lookup_node(lookupd: Nsqlookupd) -> dict[str, Any]:
-    tcp, http = lookupd.tcp_address[1], lookupd.http_address[1]
-    host, rpc = lookupd.options.broadcast_address, tcp + _RPC_PORT_OFFSET
-    return {
-        "ID": f"{host}:{rpc}:{tcp}:nsqlookup",
-        "NodeIP": host,
-        "TcpPort": str(tcp),
-        "HttpPort": str(http),
-        "RpcPort": str(rpc),
-        "Epoch": 0,
-    }
+        """The answer to /listlookup."""
+        return self._seats.listlookup()
 
 
 class RedesignedBackend:
     """A coordinated cluster."""
 
     def __init__(
-        self, nsqds: list[Nsqd], lookupds: list[Nsqlookupd], scope: Scope, delays: Delays
+        self, nsqds: list[Nsqd], lookupds: list[Nsqlookupd], scope: Scope, script: Script
     ) -> None:
         self._lookupds = lookupds
-        self._delays = delays
-        self._coordinator = Coordinator(nsqds, delays, scope.loop)
+        self._script = script
+        self._seats = Seats(lookupds, script.election_delay)
+        self._views: dict[Nsqlookupd, _LookupdView] = {}
+        self._coordinator = Coordinator(nsqds, script, scope.loop)
         self._topology = self._coordinator.topology
 
     def create_on_use(self, partitions: int, replicas: int) -> None:
@@ -83,7 +65,8 @@ class RedesignedBackend:
     def start(self) -> None:
         """Every server listens."""
         for lookupd in self._lookupds:
-            view = _LookupdView(self._coordinator, self._lookupds, lookupd)
+            view = _LookupdView(self._coordinator, self._seats, lookupd)
+            self._views[lookupd] = view
             lookupd.router = redesigned_router(lookupd.registrations, view)
             lookupd.listen()
         for nsqd in self._topology.nsqds:
@@ -146,11 +129,14 @@ class RedesignedBackend:
         self._coordinator.liveness.lost(nsqd)
 
     def terminate(self, nsqd: Nsqd) -> None:
-        """It hands over, refuses publishes for a moment, and goes."""
-        nsqd.node.exiting = True
+        """It refuses publishes, hands over, and goes a moment later."""
+        delay = self._script.exit_delay
+        self._coordinator.leadership.close_for_writing(nsqd)
         nsqd.stop_listening()
+        time.sleep(delay / 10)
+        nsqd.node.exiting = True
         self._coordinator.liveness.leaving(nsqd)
-        time.sleep(self._delays.move)
+        time.sleep(delay)
         nsqd.stop(abruptly=False)
 
     def hang(self, nsqd: Nsqd) -> None:
@@ -173,7 +159,14 @@ class RedesignedBackend:
         self._coordinator.liveness.joined(nsqd)
 
     def lookupd_changed(self, lookupd: Nsqlookupd) -> None:
-        """Each answers out of the same topology."""
+        """Each answers out of the same topology; only who leads them changes."""
+        self._seats.changed(lookupd)
+
+    def freeze(self, lookupd: Nsqlookupd, *, frozen: bool) -> None:
+        """It learns nothing new, or again."""
+        with self._topology.lock:
+            picture = self._topology.picture() if frozen else None
+        self._views[lookupd].answers.frozen = picture
 
     def shards(self, topic: str) -> Iterable[tuple[str, Shard[Any]]]:
         """The partitions, in order."""

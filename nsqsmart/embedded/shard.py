@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from nsqsmart.embedded.broker.consumer import Sink
 from nsqsmart.embedded.broker.log import Entry
@@ -32,6 +32,28 @@ class TopicMeta:
     channel_auto_create: bool = True
 
 
+class Write(NamedTuple):
+    """How a command writes: what its failures are called, and whether it queues to be written.
+
+    Plain PUB and MPUB queue up behind each other; those with a trace or a header do not
+    (cluster 6.1).
+    """
+
+    failed: str = "E_PUB_FAILED"
+    queued: bool = True
+
+    @property
+    def batch(self) -> bool:
+        """Whether it is one of the MPUB kind."""
+        return self.failed == "E_MPUB_FAILED"
+
+
+PUB = Write()
+MPUB = Write("E_MPUB_FAILED")
+SINGLE_AT_ONCE = Write(queued=False)
+BATCH_AT_ONCE = Write("E_MPUB_FAILED", queued=False)
+
+
 class Shard(Generic[P]):
     """One partition (an original topic has one), and its lock.
 
@@ -47,7 +69,7 @@ class Shard(Generic[P]):
         self.lock = threading.Lock()
         self.leader: object = None
         self.refusal: Callable[[], Refused] | None = None
-        self.hold: Callable[[], None] | None = None
+        self.hold: Callable[[Write], None] | None = None
         self.consumable = True
         self.confirm_refused = False
         self.asleep = False
@@ -61,14 +83,16 @@ class Shard(Generic[P]):
         if self.refusal is not None:
             raise self.refusal()
 
-    def publish(self, node: object, entries: Sequence[Entry]) -> tuple[list[Record], list[Sink]]:
+    def publish(
+        self, node: object, entries: Sequence[Entry], write: Write = PUB
+    ) -> tuple[list[Record], list[Sink]]:
         """Store *entries*; the records, and the sinks to flush.
 
         Raises :class:`~nsqsmart.embedded.refusals.Refused` when *node* may not write.
         """
         hold = self.hold
         if hold is not None and self.leader is node:
-            hold()
+            hold(write)
         with self.lock:
             self.check_write(node)
             stored = self.partition.publish(entries, time.time_ns(), time.monotonic())

@@ -10,12 +10,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from nsqsmart.embedded.broker.ids import RedesignedIds
 from nsqsmart.embedded.broker.partition import redesigned_partition
 from nsqsmart.embedded.hosting import DEFAULT, RedesignedShard
 from nsqsmart.embedded.loop import Loop
 from nsqsmart.embedded.nsqd import Nsqd
+from nsqsmart.embedded.script import Script
 from nsqsmart.embedded.shard import Shard, TopicMeta
 
 _MAX_PARTITIONS = 255
@@ -30,18 +32,21 @@ class CoordinatorRefused(Exception):
 class Slot:
     """A partition and the nodes it lives on.
 
-    ``leader`` is None while there is none; ``registered`` says whether lookups for writing name
-    it.
+    ``leader`` is None while there is none. ``said_farewell`` are in-sync members that ended in
+    order; ``deadline`` is when those who wait for a silent member give up, None if nobody waits.
     """
 
     shard: RedesignedShard
     replicas: list[Nsqd]
     in_sync: set[Nsqd]
     leader: Nsqd | None = None
+    unready: bool = False
     readonly: bool = False
     moving: bool = False
     resigned: bool = False
     write_failed: bool = False
+    said_farewell: set[Nsqd] = field(default_factory=set)
+    deadline: float | None = None
     settled: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -56,6 +61,35 @@ class Slot:
         return self.leader is not None and self.has_quorum and not blocked
 
 
+class SeenSlot(NamedTuple):
+    """A partition as the lookup daemons see it."""
+
+    number: int
+    leader: Nsqd | None
+    writable: bool
+    channels: list[str]
+
+
+class Picture(NamedTuple):
+    """Topics, partitions and nodes at one moment."""
+
+    topics: dict[str, TopicMeta]
+    slots: dict[tuple[str, int], SeenSlot]
+    up: list[Nsqd]
+    writes_disabled: str
+
+    def of(self, topic: str, partition: int | None = None) -> list[SeenSlot]:
+        """The partitions of *topic*, or one of them."""
+        meta = self.topics.get(topic)
+        numbers = range(0 if meta is None else meta.partitions)
+        keys = [(topic, number) for number in numbers if partition in (None, number)]
+        return [self.slots[key] for key in keys if key in self.slots]
+
+    def channels(self, topic: str, partition: int | None = None) -> list[str]:
+        """The channels of *topic*, of one partition if it is given."""
+        return sorted({name for slot in self.of(topic, partition) for name in slot.channels})
+
+
 class Topology:
     """Topics, their partitions, and the nodes that are up.
 
@@ -63,8 +97,10 @@ class Topology:
     slot, hold it.
     """
 
-    def __init__(self, nsqds: list[Nsqd], loop: Loop) -> None:
+    def __init__(self, nsqds: list[Nsqd], script: Script, loop: Loop) -> None:
         self.lock = threading.Lock()
+        self.appoint: Callable[[Slot], None] = lambda _: None
+        """Gives a new partition its leader; called with the lock."""
         self.nsqds = nsqds
         self.topics: dict[str, TopicMeta] = {}
         self.slots: dict[tuple[str, int], Slot] = {}
@@ -73,6 +109,7 @@ class Topology:
         self.auto_create = False
         self.default_meta: Callable[[str], TopicMeta] = lambda name: TopicMeta(name=name)
         self.writes_disabled = ""
+        self._script = script
         self._loop = loop
         self._placed = 0
 
@@ -108,16 +145,24 @@ class Topology:
             raise KeyError(f"partition {partition} of topic {topic!r} does not exist")
         return slot
 
+    def picture(self, topic: str | None = None) -> Picture:
+        """How everything is now; of one topic, if it is given."""
+        topics = self.topics.copy() if topic is None else {}
+        if topic is not None and topic in self.topics:
+            topics[topic] = self.topics[topic]
+        slots = {
+            (name, slot.shard.number): SeenSlot(
+                slot.shard.number, slot.leader, slot.writable, list(slot.shard.partition.channels)
+            )
+            for name in topics
+            for slot in self.of(name)
+        }
+        up = [nsqd for nsqd in self.nsqds if nsqd in self.up]
+        return Picture(topics, slots, up, self.writes_disabled)
+
     def channels(self, topic: str, partition: int | None = None) -> list[str]:
         """The channels of a topic, of one partition if it is given."""
-        return sorted(
-            {
-                name
-                for slot in self.of(topic)
-                if partition in (None, slot.shard.number)
-                for name in list(slot.shard.partition.channels)
-            }
-        )
+        return self.picture(topic).channels(topic, partition)
 
     # ----------------------------------------------------------------------------------- topics
 
@@ -149,9 +194,9 @@ class Topology:
         for number in range(meta.partitions):
             first = self._placed + number * step
             replicas = [nodes[(first + each) % len(nodes)] for each in range(meta.replicas)]
-            slot = Slot(self._make_shard(meta, number), replicas, set(replicas), replicas[0])
-            slot.shard.leader = replicas[0].node
+            slot = Slot(self._make_shard(meta, number), replicas, set(replicas))
             self.slots[meta.name, number] = slot
+            self.appoint(slot)
         self._placed += 1
         self.topics[meta.name] = meta
 
@@ -163,6 +208,7 @@ class Topology:
             extended=meta.extended,
         )
         partition.from_oldest = self.auto_create
+        partition.ordered_copies = self._script.ordered_copies
         return Shard(meta, number, partition, self._loop)
 
     def remove_topic(self, topic: str) -> list[Slot]:

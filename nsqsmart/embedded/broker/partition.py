@@ -98,6 +98,14 @@ class RedesignedPartition(Partition):
     def __init__(self, log: RedesignedLog, limits: Limits, random: Random) -> None:
         super().__init__(log, limits, random)
         self.from_oldest = False
+        self.ordered_copies = 0
+
+    def create_channel(self, name: str, *, start: int | None = None) -> Channel:
+        """The channel *name*, made if need be."""
+        channel = super().create_channel(name, start=start)
+        if self.ordered_copies and isinstance(channel, RedesignedChannel):
+            channel.copies.wanted = self.ordered_copies
+        return channel
 
     def _beginning(self) -> int:
         return self.log.base if self.from_oldest else self.log.end
@@ -107,6 +115,16 @@ class RedesignedPartition(Partition):
         assert isinstance(self.log, RedesignedLog)  # noqa: S101 - told to the type checker
         self.log.ids.skip()
         return self.dismiss()
+
+    def forget(self, *, positions: int, young: bool) -> None:
+        """What the new leader does not know: the last *positions*, and *young* channels."""
+        for channel in list(self.channels.values()):
+            if channel.forget(positions=positions, young=young):
+                del self.channels[channel.name]
+
+    def redeliver(self) -> list[Sink]:
+        """Send what consumers have in hand once more; returns the sinks to flush."""
+        return [sink for channel in self.channels.values() for sink in channel.redeliver()]
 
     def dismiss(self) -> list[Consumer]:
         """Take every channel back to its confirm position; returns the consumers it had."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 from nsqsmart.embedded.broker.channel import Channel, Surroundings
-from nsqsmart.embedded.broker.consumer import Consumer
-from nsqsmart.embedded.broker.records import Record
+from nsqsmart.embedded.broker.consumer import Consumer, Sink
+from nsqsmart.embedded.broker.copies import Copies
+from nsqsmart.embedded.broker.records import Record, encode
 
 NOT_IN_FLIGHT = "Message ID not in flight"
 IS_DEFERRED = "Message is deferred"
@@ -30,6 +31,7 @@ class RedesignedChannel(Channel):
         super().__init__(name, surroundings, start)
         self.ordered = False
         self.skipped = False
+        self.copies = Copies(self._alarm)
         self._lanes: dict[str, deque[Record]] = {}
 
     def depth(self) -> int:
@@ -48,6 +50,7 @@ class RedesignedChannel(Channel):
         self.deferred.clear()
         self.backlog.move_to(self.confirmed.position)
         self.backlog.left_out |= self.confirmed.above
+        self.copies.begin()
 
     # ------------------------------------------------------------------------------- delivery
 
@@ -55,7 +58,8 @@ class RedesignedChannel(Channel):
         if self.skipped:
             self.move_to(self.log.end)
         if self.ordered:
-            return min(1, super()._available()) if not self.in_flight_count else 0
+            busy = self.in_flight_count or self.copies.record is not None
+            return 0 if busy else min(1, super()._available())
         if self.confirmed.intervals > self.limits.max_confirm_window:
             return len(self.backlog.again)
         return super()._available() + sum(map(len, self._lanes.values()))
@@ -66,6 +70,14 @@ class RedesignedChannel(Channel):
         if self.confirmed.intervals > self.limits.max_confirm_window:
             count = min(count, len(self.backlog.again))
         return super()._take(count)
+
+    def _deliver(self, consumer: Consumer, batch: list[Record], now: float) -> bool:
+        """The first message of an ordered channel may have to be sent several times."""
+        sent = super()._deliver(consumer, batch, now)
+        if self.ordered and self.copies.left and sent:
+            self.copies.hold(batch[0], now)
+            consumer.take(batch[0].key)
+        return sent
 
     def _take_for(self, consumer: Consumer, count: int) -> list[Record]:
         """With tags about, messages are sorted into lanes as they are read (protocol 4.5)."""
@@ -166,6 +178,10 @@ class RedesignedChannel(Channel):
         return entry if entry is not None else consumer.touched[key][:2]
 
     def _refuse(self, consumer: Consumer, key: bytes) -> str:
+        copied = self.copies.record
+        if copied is not None and copied.key == key:
+            self._send_copy()
+            return NOT_IN_FLIGHT
         if key in self.deferred:
             return f"client does not own message : 0 vs {consumer.id}"
         owner = self._owner(key)
@@ -173,7 +189,25 @@ class RedesignedChannel(Channel):
             return NOT_IN_FLIGHT
         return f"client does not own message : {owner.id} vs {consumer.id}"
 
+    def _send_copy(self) -> None:
+        record = self.copies.take()
+        if record is not None:
+            self.backlog.put_first(record)
+
     # ------------------------------------------------------------------------------- requeuing
+
+    def expire(self, now: float) -> None:
+        """Also the further copies of a first message."""
+        super().expire(now)
+        if self.copies.record is not None and self.copies.due <= now:
+            self._send_copy()
+
+    def next_due(self) -> float | None:
+        """Also of the next copy."""
+        due = super().next_due()
+        if self.copies.record is None:
+            return due
+        return self.copies.due if due is None else min(due, self.copies.due)
 
     def _put_back(self, record: Record) -> None:
         self.backlog.put_back(record)
@@ -194,6 +228,7 @@ class RedesignedChannel(Channel):
     def move_to(self, index: int) -> None:
         """Also forget what was sorted into lanes."""
         super().move_to(index)
+        self.copies.begin()
         for lane in self._lanes.values():
             lane.clear()
 
@@ -207,3 +242,26 @@ class RedesignedChannel(Channel):
         gone, self.consumers = self.consumers, []
         self._lanes = {}
         return gone
+
+    def forget(self, *, positions: int, young: bool) -> bool:
+        """What another leader does not know (cluster 8); whether the channel is gone altogether.
+
+        The last *positions* of an unordered one; with *young*, a channel that nothing was
+        finished of.
+        """
+        begin = self.confirmed.position
+        if young and begin == self.began_at:
+            self.began_at = self.log.end
+            self.move_to(self.began_at)
+            return not self.ordered
+        if positions and not self.ordered:
+            self.move_to(max(begin - positions, min(begin, self.began_at), self.log.base))
+        return False
+
+    def redeliver(self) -> list[Sink]:
+        """Send what is in hand once more, as its first delivery; returns the sinks to flush."""
+        for consumer in self.consumers:
+            layout = consumer.subscription.layout
+            held = [record for record, _ in consumer.in_flight.values()]
+            consumer.sink.put([encode(record, layout, 1) for record in held])
+        return [consumer.sink for consumer in self.consumers]

@@ -1,0 +1,29 @@
+"""What a redesigned cluster does in trouble, and how long it takes (cluster 15)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """The figures of the scripts, times in seconds.
+
+    :class:`~nsqsmart.embedded.cluster_options.ClusterOptions` says what they are. The defaults are
+    as short as tests want them; ``REAL_TIMES`` there has those of real clusters.
+    """
+
+    create_delay: float = 0.0
+    election_delay: float = 0.05
+    move_delay: float = 0.05
+    exit_delay: float = 0.05
+    replication_timeout: float = 0.2
+    positions_lost: int = 0
+    young_channels_lost: bool = False
+    redeliver_at_move: bool = False
+    ordered_copies: int = 0
+
+    @property
+    def queue_wait(self) -> float:
+        """How long a queued publish waits before it is refused for that alone (cluster 12)."""
+        return self.replication_timeout / 4
