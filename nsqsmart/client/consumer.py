@@ -12,7 +12,7 @@ from typing import Self
 
 from nsqsmart.client.closing import CloseReport, drain, report
 from nsqsmart.client.crew import Handler
-from nsqsmart.client.endpoints import open_endpoint
+from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
 from nsqsmart.client.engine import Engine
 from nsqsmart.client.signals import signals_to
 from nsqsmart.config import ConsumerConfig, resolve
@@ -55,6 +55,7 @@ class Consumer:
         self._names = (check_topic(topic), check_channel(channel))
         self._handler = _check_handler(handler)
         self._endpoint, self._config = resolve(ConsumerConfig, address, options, config=config)
+        prepare_endpoint(self._endpoint)
         self._engine: Engine | None = None
         self._process = os.getpid()
         self._lock = threading.Lock()  # guards the two below

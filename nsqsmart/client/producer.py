@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from nsqsmart.client.directory import Directory
-from nsqsmart.client.endpoints import open_endpoint
+from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
 from nsqsmart.client.publishing import Publication, Publisher
 from nsqsmart.client.receipt import Receipt
 from nsqsmart.config import ProducerConfig, resolve
@@ -51,6 +51,7 @@ class Producer:
         **options: object,
     ) -> None:
         self._endpoint, self._config = resolve(ProducerConfig, address, options, config=config)
+        prepare_endpoint(self._endpoint)
         self._greeting = make_greeting(self._config)
         self._closed = False
         self._known_topics: set[str] = set()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nsqsmart.client.directory import Directory
 from nsqsmart.client.failures import NoLeader, code_of, publish_error
 from nsqsmart.client.receipt import Receipt
-from nsqsmart.client.turns import Turns
+from nsqsmart.client.turns import Turns, new_token
 from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import (
     Attempt,
@@ -191,7 +191,8 @@ class _Call:
         self._partition = partition
         if self._turn is None and self._shared.config.serialize:
             key = (publication.topic, partition)
-            self._turn = self._shared.turns.take(key, self._deadline)
+            self._turn = new_token()
+            self._shared.turns.take(key, self._turn, self._deadline)
         return partition
 
     def _route_unknown(self, topology: Topology) -> Target:

@@ -5,67 +5,88 @@ from __future__ import annotations
 import threading
 from collections import deque
 from time import monotonic
+from weakref import ref
 
 from nsqsmart.errors import ClientClosed, PoolTimeout
 
 Key = tuple[str, int]
+Token = threading.Lock
+
+# Who dies with the turn, and without giving it up, wakes nobody: whoever waits looks again.
+_LOOK_AGAIN = 1.0
+
+
+def new_token() -> Token:
+    """A place in a queue: a lock that is held until its turn comes."""
+    token = threading.Lock()
+    token.acquire()
+    return token
 
 
 class Turns:
     """A queue of waiters per (topic, partition), each with its own deadline.
 
-    Whoever has the turn holds no lock: an interrupt while it publishes cannot leave one held.
+    Whoever has the turn holds no lock, and the queue does not hold its token: an interrupt that
+    strikes between any two lines, even while the turn is given up, leaves nobody behind.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the two below
-        self._queues: dict[Key, deque[threading.Lock]] = {}
+        self._lock = threading.Lock()  # guards all below
+        self._queues: dict[Key, deque[ref[Token]]] = {}
+        self._served: dict[Key, ref[Token]] = {}  # who has the turn
         self._closed = False
 
-    def take(self, key: Key, deadline: float) -> threading.Lock:
-        """Wait for the turn and return its token; raises PoolTimeout at *deadline*."""
-        token = threading.Lock()
-        token.acquire()
+    def take(self, key: Key, token: Token, deadline: float) -> None:
+        """Wait for the turn; raises PoolTimeout at *deadline*.
+
+        *token* is of :func:`new_token`. Its owner keeps it before he calls, and gives it up however
+        the call ends.
+        """
         with self._lock:
             if self._closed:
                 raise ClientClosed("the client was closed")
-            queue = self._queues.setdefault(key, deque())
-            queue.append(token)
-            if queue[0] is token:
-                return token
-        try:
-            self._wait(key, token, deadline)
-        except BaseException:
-            self.give_up(key, token)
-            raise
-        return token
-
-    def _wait(self, key: Key, token: threading.Lock, deadline: float) -> None:
-        if not token.acquire(timeout=max(0.0, deadline - monotonic())):
-            raise PoolTimeout(
-                f"partition {key[1]} of {key[0]} was busy with earlier keyed messages"
-            )
+            self._queues.setdefault(key, deque()).append(ref(token))
+        while True:
+            self._serve(key)
+            left = deadline - monotonic()
+            if token.acquire(timeout=max(0.0, min(left, _LOOK_AGAIN))):
+                break
+            if left <= _LOOK_AGAIN:
+                raise PoolTimeout(
+                    f"partition {key[1]} of {key[0]} was busy with earlier keyed messages"
+                )
         if self._closed:
             raise ClientClosed("the client was closed")
 
-    def give_up(self, key: Key, token: threading.Lock) -> None:
+    def give_up(self, key: Key, token: Token) -> None:
         """End the turn, or leave the queue; wakes the next one."""
         with self._lock:
             queue = self._queues.get(key)
-            if not queue or token not in queue:
+            mine = ref(token)
+            if not queue or mine not in queue:
                 return
-            had_turn = queue[0] is token
-            queue.remove(token)
-            if not queue:
-                del self._queues[key]
-            elif had_turn and queue[0].locked():
-                queue[0].release()
+            queue.remove(mine)
+        self._serve(key)
+
+    def _serve(self, key: Key) -> None:
+        """Give the turn to the first of the queue who lives, unless he has it."""
+        with self._lock:
+            queue = self._queues.get(key)
+            while queue and queue[0]() is None:
+                queue.popleft()
+            token = queue[0]() if queue else None
+            if not queue or token is None:
+                self._queues.pop(key, None)
+                self._served.pop(key, None)
+            elif self._served.get(key) != queue[0] and not self._closed:
+                self._served[key] = queue[0]
+                token.release()
 
     def close(self) -> None:
         """Wake everybody who waits; they raise ClientClosed."""
         with self._lock:
             self._closed = True
-            waiting = [token for queue in self._queues.values() for token in list(queue)[1:]]
-        for token in waiting:
-            if token.locked():
-                token.release()
+            for key, queue in self._queues.items():
+                waiting = [each for each in queue if each != self._served.get(key)]
+                for token in filter(None, (each() for each in waiting)):
+                    token.release()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.helpers import eventually
+from tests.programs import free_ports
 
 BINARIES = {"original": "NSQSMART_TEST_NSQ_BIN", "redesigned": "NSQSMART_TEST_YZ_BIN"}
 # Of the redesigned one; the stand-in has neither metrics nor log files.
@@ -65,18 +66,6 @@ def nsqd(dialect: str, *, real: bool) -> Iterator[Program]:
         finally:
             process.kill()
             process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has just now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()
 
 
 def accepts(address: tuple[str, int]) -> bool:

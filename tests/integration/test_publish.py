@@ -18,13 +18,11 @@ from nsqsmart.errors import (
     PartitionUnavailable,
     PublishError,
     PublishFailed,
-    PublishTimeout,
     TopicHasNoChannel,
     TopicNotExist,
 )
 from nsqsmart.policy.routing import java_hash
 from tests.helpers import eventually
-from tests.peers import Peer, Talk, http_answer, http_script, lookup_of
 
 
 @pytest.fixture
@@ -135,9 +133,11 @@ def test_a_refusal_that_lied_leaves_a_duplicate_and_the_receipt_says_so(cluster,
 
 def test_without_retries_the_same_lie_is_uncertain(cluster):
     cluster.faults.add(faults.on("PUB").store_then_reply("E_PUB_FAILED"))
-    with nsqsmart.Producer(cluster.url, publish_attempts=1) as once:
-        with pytest.raises(PublishFailed) as caught:
-            once.publish("t", b"x")
+    with (
+        nsqsmart.Producer(cluster.url, publish_attempts=1) as once,
+        pytest.raises(PublishFailed) as caught,
+    ):
+        once.publish("t", b"x")
     assert caught.value.outcome is Outcome.UNCERTAIN
     assert caught.value.answered
     assert caught.value.code == "E_PUB_FAILED"

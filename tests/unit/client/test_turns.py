@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import linecache
+import sys
 import threading
+from contextlib import contextmanager, suppress
 from time import monotonic
 
 import pytest
 
-from nsqsmart.client.turns import Turns
+from nsqsmart.client.turns import Turns, new_token
 from nsqsmart.errors import ClientClosed, PoolTimeout
 from tests.helpers import eventually
 
@@ -15,7 +18,14 @@ KEY, OTHER = ("t", 0), ("t", 1)
 
 
 def take(turns: Turns, key=KEY, patience: float = 5):
-    return turns.take(key, monotonic() + patience)
+    """Take a turn as its owner does: the token is given up if the call fails."""
+    token = new_token()
+    try:
+        turns.take(key, token, monotonic() + patience)
+    except BaseException:
+        turns.give_up(key, token)
+        raise
+    return token
 
 
 def waiting(turns: Turns, key=KEY) -> int:
@@ -76,7 +86,7 @@ def test_giving_up_twice_or_a_turn_that_is_not_mine_wakes_nobody():
 
 def test_close_wakes_who_waits_and_refuses_who_comes():
     turns, ended = Turns(), []
-    take(turns)
+    token = take(turns)
 
     def wait() -> None:
         with pytest.raises(ClientClosed):
@@ -93,21 +103,68 @@ def test_close_wakes_who_waits_and_refuses_who_comes():
     assert len(ended) == 3
     with pytest.raises(ClientClosed):
         take(turns)
-
-
-def test_an_interrupt_while_waiting_leaves_no_one_behind(monkeypatch):
-    turns = Turns()
-    token = take(turns)
-
-    def interrupted(*_args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(turns, "_wait", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        take(turns)
-    monkeypatch.undo()
     turns.give_up(KEY, token)
     assert turns._queues == {}
+
+
+def test_who_dies_with_the_turn_holds_nobody_up():
+    turns = Turns()
+    token = take(turns)
+    del token
+    turns.give_up(KEY, take(turns))
+    assert turns._queues == {}
+
+
+def test_who_dies_in_the_queue_holds_nobody_up():
+    turns = Turns()
+    token = take(turns)
+    dead = new_token()
+    with pytest.raises(PoolTimeout):
+        turns.take(KEY, dead, monotonic())
+    del dead
+    turns.give_up(KEY, token)
+    turns.give_up(KEY, take(turns))
+    assert turns._queues == {}
+
+
+def test_an_interrupt_anywhere_leaves_nobody_behind():
+    """At each line in turn that taking and giving up run through."""
+    turns, line, finished = Turns(), 0, False
+    while not finished:
+        line += 1
+        with suppress(KeyboardInterrupt), interrupted_at(line):
+            turns.give_up(KEY, take(turns))
+            finished = True
+        turns.give_up(KEY, take(turns, patience=0.5))
+        assert turns._queues == {}
+    assert line > 20
+
+
+@contextmanager
+def interrupted_at(line: int):
+    """KeyboardInterrupt at the *line*-th line that runs in turns.py.
+
+    Not on a line that enters or leaves a lock: there the interpreter delivers none.
+    """
+    left = [line]
+
+    def trace(frame, event, _argument):
+        code = frame.f_code
+        if not code.co_filename.endswith("client/turns.py"):
+            return None
+        text = linecache.getline(code.co_filename, frame.f_lineno).strip()
+        if event == "line" and not text.startswith("with "):
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def test_a_turn_is_never_two_peoples_whoever_gives_up_meanwhile():

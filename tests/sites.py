@@ -1,0 +1,239 @@
+"""Where the same tests run: the embedded cluster, and real programs where the tester has some.
+
+``NSQSMART_TEST_NSQ_BIN`` names a folder with the original nsqd and nsqlookupd,
+``NSQSMART_TEST_YZ_BIN`` one with the redesigned ones; those need etcd on the PATH.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pytest
+
+from nsqsmart.embedded import Cluster
+from tests import helpers
+from tests.programs import Programs, free_ports, get, post
+
+T = TypeVar("T")
+
+CHANNEL = "ch"
+_SLOW = 120.0
+_LOOK_EVERY = 0.5
+
+
+def wait_for(condition: Callable[[], T], what: str) -> T:
+    """The first true value of *condition*, asked for at the pace of real servers."""
+    return helpers.eventually(condition, _SLOW, what, _LOOK_EVERY)
+
+
+class Site(Protocol):
+    """Servers to test against."""
+
+    dialect: str
+    url: str
+    slow: bool
+    """Whether to make a topic takes long."""
+    reusable: dict[tuple[int, int, bool], str]
+
+    def make_topic(self, name: str, *, partitions: int, replicas: int, ordered: bool) -> None:
+        """Make a topic with one channel, and wait until it takes messages."""
+
+    def kill_leader(self, topic: str, partition: int) -> None:
+        """End the nsqd that leads it, by SIGKILL."""
+
+
+class EmbeddedSite:
+    """A cluster in this process."""
+
+    slow = False
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.reusable: dict[tuple[int, int, bool], str] = {}
+        self.dialect = str(cluster.dialect)
+        self.url = cluster.url
+        self._cluster = cluster
+
+    def make_topic(self, name: str, *, partitions: int, replicas: int, ordered: bool) -> None:
+        if self.dialect == "original":
+            self._cluster.create_topic(name)
+        else:
+            self._cluster.create_topic(
+                name, partitions=partitions, replicas=replicas, ordered=ordered
+            )
+        self._cluster.create_channel(name, CHANNEL)
+
+    def kill_leader(self, topic: str, partition: int) -> None:
+        self._cluster.kill(self._cluster.leader(topic, partition))
+
+
+class OriginalSite:
+    """A real nsqlookupd and two real nsqds."""
+
+    dialect = "original"
+    slow = False
+
+    def __init__(self, bin_folder: Path, programs: Programs) -> None:
+        self.reusable: dict[tuple[int, int, bool], str] = {}
+        tcp, self._lookup = free_ports(2)
+        programs.start(
+            "nsqlookupd",
+            bin_folder / "nsqlookupd",
+            f"-tcp-address=127.0.0.1:{tcp}",
+            f"-http-address=127.0.0.1:{self._lookup}",
+            "-broadcast-address=127.0.0.1",
+        )
+        wait_for(lambda: get(self._lookup, "/ping")[0] == 200, "nsqlookupd listens")
+        self._nsqds = []
+        for number in range(2):
+            data, http = free_ports(2)
+            self._nsqds.append(http)
+            programs.start(
+                f"nsqd{number}",
+                bin_folder / "nsqd",
+                f"-tcp-address=127.0.0.1:{data}",
+                f"-http-address=127.0.0.1:{http}",
+                "-broadcast-address=127.0.0.1",
+                f"-lookupd-tcp-address=127.0.0.1:{tcp}",
+                "-data-path={home}",
+            )
+        wait_for(lambda: len(self._producers("/nodes")) == 2, "both nsqds are registered")
+        self.url = f"nsq+lookupd://127.0.0.1:{self._lookup}"
+
+    def _producers(self, path: str) -> list[Any]:
+        status, document = get(self._lookup, path)
+        return document["producers"] if status == 200 else []
+
+    def make_topic(self, name: str, *, partitions: int, replicas: int, ordered: bool) -> None:
+        for http in self._nsqds:
+            post(http, f"/topic/create?topic={name}")
+            post(http, f"/channel/create?topic={name}&channel={CHANNEL}")
+        wait_for(lambda: len(self._producers(f"/lookup?topic={name}")) == 2, "both nsqds have it")
+
+    def kill_leader(self, topic: str, partition: int) -> None:
+        raise NotImplementedError("an original topic has no leader")
+
+
+class RedesignedSite:
+    """etcd, two real lookup daemons and three real nsqds."""
+
+    dialect = "redesigned"
+    slow = True
+
+    def __init__(self, bin_folder: Path, programs: Programs) -> None:
+        self.reusable: dict[tuple[int, int, bool], str] = {}
+        self._bin, self._programs = bin_folder, programs
+        self._start_etcd()
+        self._lookups = [self._start("nsqlookupd", number) for number in range(2)]
+        wait_for(self._leading_lookup, "a lookup daemon leads")
+        self._nsqds = [self._start("nsqd", number) for number in range(3)]
+        wait_for(lambda: all(map(self._sees_all, self._lookups)), "nsqds are seen")
+        hosts = ",".join(f"127.0.0.1:{port}" for port in self._lookups)
+        self.url = f"nsq+lookupd://{hosts}"
+
+    def _start_etcd(self) -> None:
+        client, peer = free_ports(2)
+        self._etcd = f"http://127.0.0.1:{client}"
+        peers = f"http://127.0.0.1:{peer}"
+        self._programs.start(
+            "etcd",
+            "etcd",
+            "--name=e0",
+            "--data-dir={home}/data",
+            "--enable-v2=true",
+            f"--listen-client-urls={self._etcd}",
+            f"--advertise-client-urls={self._etcd}",
+            f"--listen-peer-urls={peers}",
+            f"--initial-advertise-peer-urls={peers}",
+            f"--initial-cluster=e0={peers}",
+        )
+        wait_for(lambda: get(client, "/health")[0] == 200, "etcd is healthy")
+
+    def _start(self, program: str, number: int) -> int:
+        tcp, http, rpc, metric = free_ports(4)
+        flags = [
+            f"-tcp-address=127.0.0.1:{tcp}",
+            f"-http-address=127.0.0.1:{http}",
+            f"-rpc-port={rpc}",
+            f"-metric-address=127.0.0.1:{metric}",
+            "-broadcast-interface=lo",
+            "-broadcast-address=127.0.0.1",
+            "-cluster-id=nsqsmart",
+            f"-cluster-leadership-addresses={self._etcd}",
+            "-log-dir={home}",
+        ]
+        if program == "nsqd":
+            flags += [f"-worker-id={number + 1}", "-data-path={home}"]
+        self._programs.start(f"{program}{number}", self._bin / program, *flags)
+        return http
+
+    def _leading_lookup(self) -> int | None:
+        for port in self._lookups:
+            status, document = get(port, "/listlookup")
+            if status == 200 and (leader := document["lookupdleader"]["HttpPort"]):
+                return int(leader)
+        return None
+
+    def _sees_all(self, lookup: int) -> bool:
+        status, document = get(lookup, "/nodes")
+        return status == 200 and len(document["producers"] or ()) == len(self._nsqds)
+
+    def _leaders(self, topic: str, access: str) -> dict[int, int]:
+        """HTTP ports of the leaders by partition."""
+        status, document = get(self._leading_lookup(), f"/lookup?topic={topic}&access={access}")
+        found = document.get("partitions") or {} if status == 200 else {}
+        return {int(number): node["http_port"] for number, node in found.items()}
+
+    def make_topic(self, name: str, *, partitions: int, replicas: int, ordered: bool) -> None:
+        kind = "orderedmulti" if ordered else "multipart"
+        path = f"/topic/create?topic={name}&partition_num={partitions}&replicator={replicas}"
+
+        def created() -> bool:
+            # Refused for a while after another topic was made.
+            return post(self._leading_lookup(), f"{path}&{kind}=true")[0] == 200
+
+        wait_for(created, f"topic {name} is created")
+
+        def writable() -> bool:
+            for partition, http in self._leaders(name, "r").items():
+                query = f"topic={name}&partition={partition}&channel={CHANNEL}"
+                post(http, f"/channel/create?{query}")
+            return len(self._leaders(name, "w")) == partitions
+
+        wait_for(writable, f"topic {name} takes messages")
+
+    def kill_leader(self, topic: str, partition: int) -> None:
+        leader = self._leaders(topic, "w")[partition]
+        self._programs.kill(f"nsqd{self._nsqds.index(leader)}")
+
+
+REAL = {"original": ("NSQSMART_TEST_NSQ_BIN", OriginalSite)}
+REAL["redesigned"] = ("NSQSMART_TEST_YZ_BIN", RedesignedSite)
+
+
+@contextmanager
+def real_site(dialect: str, folder: Path) -> Iterator[Site]:
+    """Real programs, or a skip that says what is missing."""
+    variable, kind = REAL[dialect]
+    found = os.environ.get(variable)
+    if not found:
+        pytest.skip(f"{variable} does not name a folder with nsqd and nsqlookupd")
+    if dialect == "redesigned" and shutil.which("etcd") is None:
+        pytest.skip("the redesigned servers need etcd on the PATH")
+    programs = Programs(folder)
+    try:
+        yield kind(Path(found), programs)
+    finally:
+        programs.end()
+
+
+@contextmanager
+def embedded_site(dialect: str) -> Iterator[Site]:
+    """The embedded servers, as many as the real ones."""
+    count = 2 if dialect == "original" else 3
+    with Cluster(dialect=dialect, nsqds=count, lookupds=2, election_delay=0.2) as cluster:
+        yield EmbeddedSite(cluster)
