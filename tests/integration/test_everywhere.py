@@ -47,17 +47,17 @@ def sites(*dialects: str) -> list[Any]:
     return [f"embedded {dialect}" for dialect in dialects] + real
 
 
-@pytest.fixture(params=sites("original", "redesigned"))
+@pytest.fixture(scope="module", params=sites("original", "redesigned"))
 def site(request, start) -> Site:
     return start(request.param)
 
 
-@pytest.fixture(params=sites("original"))
+@pytest.fixture(scope="module", params=sites("original"))
 def original(request, start) -> Site:
     return start(request.param)
 
 
-@pytest.fixture(params=sites("redesigned"))
+@pytest.fixture(scope="module", params=sites("redesigned"))
 def redesigned(request, start) -> Site:
     return start(request.param)
 
