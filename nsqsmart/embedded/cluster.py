@@ -165,7 +165,8 @@ class Cluster:
             if partition not in (None, shard.number):
                 continue
             with shard.lock:
-                records = list(shard.partition.log.records)
+                log = shard.partition.log
+                records = [record for record in log.records if record.index not in log.lost]
             found += [_stored(shard, nsqd, record) for record in records]
         return found
 

@@ -13,7 +13,8 @@ class ClusterOptions(TypedDict, total=False):
 
     ``auto_create`` makes topics on first use (``partitions`` and ``replicas`` of them, redesigned
     only), takes writes without a channel and lets new channels begin at the oldest message.
-    ``log`` False forgets what was asked, for speed.
+    ``log`` False forgets what was asked, for speed. ``mem_queue_size`` (10000) messages of each
+    original queue are in memory, and lost with a node that is killed.
 
     How a redesigned cluster behaves in trouble (cluster 5 to 9; :data:`REAL_TIMES` has the figures
     of real ones):
@@ -51,6 +52,7 @@ class ClusterOptions(TypedDict, total=False):
     ordered_copies: int
     msg_timeout: float
     max_msg_timeout: float
+    mem_queue_size: int
     max_msg_size: int
     max_body_size: int
     max_rdy_count: int

@@ -81,6 +81,8 @@ class OriginalTopics:
     def __init__(self, node: object, limits: Limits, loop: Loop, node_id: int = 0) -> None:
         self.announcer: Announcer = NoAnnouncer()
         self.disconnect: Callable[[list[Consumer]], None] = lambda _: None
+        self.prepare: Callable[[Shard[Any]], None] = lambda _: None
+        """Called with every new partition before anybody else knows of it."""
         self._node = node
         self._node_id = node_id
         self._limits = limits
@@ -110,6 +112,8 @@ class OriginalTopics:
             partition = original_partition(self._node_id, self._limits, Random())  # noqa: S311
             shard = Shard(TopicMeta(name=topic), 0, partition, self._loop)
             shard.leader = self._node
+            partition.ephemeral = topic.endswith("#ephemeral")
+            self.prepare(shard)
             names = [name for name in known if not name.endswith("#ephemeral")]
             for name in names:
                 partition.create_channel(name)
@@ -158,6 +162,8 @@ class StandaloneTopics:
 
     def __init__(self, node: object, limits: Limits, loop: Loop) -> None:
         self.announcer: Announcer = NoAnnouncer()
+        self.prepare: Callable[[Shard[Any]], None] = lambda _: None
+        """Called with every new partition before anybody else knows of it."""
         self._node = node
         self._limits = limits
         self._loop = loop
@@ -197,6 +203,7 @@ class StandaloneTopics:
             )
             shard = Shard(meta, number, partition, self._loop)
             shard.leader = self._node
+            self.prepare(shard)
             self._shards[meta.name, number] = shard
             self._first.setdefault(meta.name, shard)
         self.announcer.register(meta.name, number)

@@ -29,8 +29,10 @@ class NsqdOptions:
     broadcast_address: str = "127.0.0.1"
     node_id: int = 0
     data_path: Path | None = None
+    sync_timeout: float = 2.0
     msg_timeout: float = 60.0
     max_msg_timeout: float = 900.0
+    mem_queue_size: int = 10_000
     max_msg_size: int = 1024 * 1024
     max_body_size: int = 5 * 1024 * 1024
     max_requeue_delay: float | None = None
@@ -78,6 +80,7 @@ class NsqdOptions:
             max_confirm_window=self.max_confirm_window,
             max_attempts=4000 if self.redesigned else 65535,
             max_msg_size=self.max_msg_size,
+            memory_queue=self.mem_queue_size,
         )
 
     def tls_context(self) -> ssl.SSLContext | None:

@@ -87,14 +87,12 @@ class OriginalBackend:
         raise ValueError("topics of an original cluster are always writable")
 
     def kill(self, nsqd: Nsqd) -> None:
-        """Messages were in memory, and are gone; topics and channels are on disk."""
+        """What was in memory is gone; topics, channels and the overflow are on disk."""
         nsqd.stop(abruptly=True)
         self._announcers[nsqd].disconnect()
         for shard in self._topics[nsqd].local():
             with shard.lock:
-                shard.partition.log.clear()
-                for channel in shard.partition.channels.values():
-                    channel.empty()
+                shard.partition.lose_memory()
 
     def terminate(self, nsqd: Nsqd) -> None:
         """Messages are written to disk; what was in flight is delivered again."""

@@ -33,9 +33,9 @@ FLAGS = {
     "data-path": Flag(Path, "where topics and messages are kept (default: the working directory)"),
     "node-id": Flag(int, "the node's part of message ids"),
     "worker-id": Flag(int, "the same"),
-    "mem-queue-size": Flag(int, _IGNORED),
+    "mem-queue-size": Flag(int, "messages a queue keeps in memory (default 10000)"),
     "sync-every": Flag(int, _IGNORED),
-    "sync-timeout": Flag(duration, _IGNORED),
+    "sync-timeout": Flag(duration, "how often positions are written (default 2s)"),
     "max-bytes-per-file": Flag(int, _IGNORED),
     "msg-timeout": Flag(duration, "how long a message may be in flight (default 60s)"),
     "max-msg-timeout": Flag(duration, "how long TOUCH may stretch it (default 15m)"),
@@ -71,6 +71,8 @@ _OPTIONS = {
     "data-path": "data_path",
     "node-id": "node_id",
     "worker-id": "node_id",
+    "mem-queue-size": "mem_queue_size",
+    "sync-timeout": "sync_timeout",
     "msg-timeout": "msg_timeout",
     "max-msg-timeout": "max_msg_timeout",
     "max-msg-size": "max_msg_size",
@@ -138,6 +140,7 @@ class Program:
             port = nsqd.listen_https(options.https_address)
             say(_NAME, f"HTTPS: listening on {_shown((options.https_address[0], port))}")
         self._teller.start(self._everything)
+        self._storage.start(nsqd.node.loop)
 
     def _everything(self) -> list[tuple[str, int | None, str | None]]:
         """Topics and channels, for a lookup daemon that is told for the first time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nsqsmart.embedded.broker.channel import Channel
+from nsqsmart.embedded.broker.original_channel import OriginalChannel
 from nsqsmart.embedded.broker.records import RECORD_OVERHEAD
 from nsqsmart.embedded.connection import Connection
 from nsqsmart.embedded.hosting import OriginalShard, OriginalTopics
@@ -78,7 +78,7 @@ def _original_topic(
             if wanted in ("", name)
         ],
         "depth": partition.depth(),
-        "backend_depth": 0,
+        "backend_depth": partition.depth_on_disk(),
         "message_count": log.end,
         "message_bytes": log.next_offset - RECORD_OVERHEAD * log.end,
         "paused": partition.paused,
@@ -86,11 +86,13 @@ def _original_topic(
     }
 
 
-def _original_channel(channel: Channel, shown: list[dict[str, Any]] | None) -> dict[str, Any]:
+def _original_channel(
+    channel: OriginalChannel, shown: list[dict[str, Any]] | None
+) -> dict[str, Any]:
     return {
         "channel_name": channel.name,
         "depth": channel.depth(),
-        "backend_depth": 0,
+        "backend_depth": channel.depth_on_disk(),
         "in_flight_count": channel.in_flight_count,
         "deferred_count": len(channel.deferred),
         "message_count": channel.log.visible - channel.began_at,

@@ -1,30 +1,27 @@
 """What a stand-in nsqd keeps under ``--data-path``.
 
-Topics and channels are written whenever one comes or goes; messages when the program ends in
-order, so that a killed one loses them. The names of the metadata files are those of the real
-programs, and theirs are understood: ``nsqd.dat``, and ``nsqd.ID.dat`` of the redesigned one.
+Topics and channels are written whenever one comes or goes, messages as the dialect writes them
+(``keeping``). The names of the metadata files are those of the real programs, and theirs are
+understood: ``nsqd.dat``, and ``nsqd.ID.dat`` of the redesigned one.
 """
 
 from __future__ import annotations
 
 import json
-import struct
+import logging
 import threading
-from collections.abc import Iterator
-from pathlib import Path
+import time
 from typing import Any
 
 from nsqsmart.embedded.broker.channel import Channel
-from nsqsmart.embedded.broker.ext import BadHeader, BadTraceId, read_header
-from nsqsmart.embedded.broker.log import Log
-from nsqsmart.embedded.broker.partition import OriginalPartition
-from nsqsmart.embedded.broker.records import Extension, Record
 from nsqsmart.embedded.hosting import Announcer, OriginalTopics, StandaloneTopics
+from nsqsmart.embedded.keeping import Keeper, OriginalKeeper, RedesignedKeeper, Spilled
+from nsqsmart.embedded.loop import Loop
 from nsqsmart.embedded.options import NsqdOptions
 from nsqsmart.embedded.shard import Shard, TopicMeta
 from nsqsmart.names import is_valid_name
 
-_HEAD = struct.Struct(">QIHI")
+log = logging.getLogger(__name__)
 
 
 class Storage:
@@ -42,8 +39,13 @@ class Storage:
         self._folder = options.data_path
         name = f"nsqd.{options.node_id}.dat" if options.redesigned else "nsqd.dat"
         self._metadata = None if self._folder is None else self._folder / name
+        self._sync_every = options.sync_timeout
+        self._original = isinstance(topics, OriginalTopics)
         self._topics = topics
         self._announcer = announcer
+        self._keepers: dict[tuple[str, int], Keeper] = {}
+        self._written = ""
+        self._ended = False
         self._lock = threading.Lock()
 
     # -------------------------------------------------------------------------------- announcing
@@ -56,6 +58,12 @@ class Storage:
     def unregister(self, topic: str, partition: int | None, channel: str | None = None) -> None:
         """The node has it no longer."""
         self._announcer.unregister(topic, partition, channel)
+        key = (topic, partition or 0)
+        keeper = self._keepers.get(key)
+        if keeper is not None:
+            keeper.forget(channel)
+            if channel is None:
+                del self._keepers[key]
         self._save_metadata()
 
     def known_channels(self, topic: str) -> list[str]:
@@ -69,29 +77,14 @@ class Storage:
         if self._metadata is None:
             return
         self._metadata.parent.mkdir(parents=True, exist_ok=True)
-        if not self._metadata.exists():
-            return
-        document = json.loads(self._metadata.read_bytes() or b"{}")
-        for topic in document.get("topics") or ():
-            if is_valid_name(topic.get("name", "")):
-                self._load_topic(topic)
-
-    def _load_topic(self, topic: dict[str, Any]) -> None:
-        shard = self._make(topic)
-        partition = shard.partition
-        path = self._messages(shard)
-        if path.exists():
-            for frame, offset, size, ext in _read(path):
-                partition.log.restore(frame, offset, size, ext)
-            # Consumed now: a program that is killed must not find them again.
-            path.unlink()
-        for channel in topic.get("channels") or ():
-            begin = min(int(channel.get("position", partition.log.end)), partition.log.end)
-            made = partition.create_channel(channel["name"], start=begin)
-            made.leave_out(channel.get("finished") or ())
-            made.paused = bool(channel.get("paused"))
-        if isinstance(partition, OriginalPartition) and topic.get("paused"):
-            partition.pause(paused=True)
+        if self._metadata.exists():
+            document = json.loads(self._metadata.read_bytes() or b"{}")
+            for topic in document.get("topics") or ():
+                if is_valid_name(topic.get("name", "")):
+                    shard = self._make(topic)
+                    self._keeper(shard).load(topic)
+                    self._begin(shard)
+        self._topics.prepare = self._begin
 
     def _make(self, topic: dict[str, Any]) -> Shard[Any]:
         if isinstance(self._topics, OriginalTopics):
@@ -105,81 +98,105 @@ class Storage:
         )
         return self._topics.add(meta, int(topic.get("partition", 0)))
 
+    def _keeper(self, shard: Shard[Any]) -> Keeper:
+        assert self._folder is not None  # noqa: S101 - asked for only with a folder
+        kind = OriginalKeeper if self._original else RedesignedKeeper
+        keeper: Keeper = kind(self._folder, shard)
+        self._keepers[shard.meta.name, shard.number] = keeper
+        return keeper
+
+    def _begin(self, shard: Shard[Any]) -> None:
+        """Write from now on what comes to *shard*."""
+        if _is_ephemeral(shard):
+            return
+        keeper = self._keepers.get((shard.meta.name, shard.number)) or self._keeper(shard)
+
+        def keep(spilled: Spilled) -> None:
+            try:
+                keeper.keep(spilled)
+            except OSError as error:
+                log.warning("cannot write messages of %s: %s", shard.meta.name, error)
+
+        shard.partition.keep = keep
+
     # ------------------------------------------------------------------------------------ saving
+
+    def start(self, loop: Loop) -> None:
+        """Note now and then, on *loop*, what is finished."""
+
+        def tick() -> None:
+            if not self._ended:
+                self.sync()
+                loop.call_at(time.monotonic() + self._sync_every, tick)
+
+        if self._metadata is not None:
+            loop.call_at(time.monotonic() + self._sync_every, tick)
+
+    def sync(self) -> None:
+        """Write what is finished, so that it does not come again after a kill."""
+        for keeper in list(self._keepers.values()):
+            keeper.sync()
+        self._save_metadata()
 
     def save(self) -> None:
         """Write everything, messages too."""
-        if self._metadata is None:
-            return
-        for shard in self._kept():
-            if shard.partition.log.records:
-                _write(self._messages(shard), shard.partition.log.records)
+        self._ended = True
+        for keeper in list(self._keepers.values()):
+            keeper.save()
         self._save_metadata()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the files, as the end of the process does."""
+        for keeper in list(self._keepers.values()):
+            keeper.close()
 
     def _save_metadata(self) -> None:
         if self._metadata is None:
             return
         with self._lock:
-            topics = [_describe(shard) for shard in self._kept()]
-            self._metadata.write_text(json.dumps({"version": "", "topics": topics}))
+            local: list[Shard[Any]] = list(self._topics.local())
+            kept = [shard for shard in local if not _is_ephemeral(shard)]
+            describe = _describe_original if self._original else _describe_redesigned
+            topics = [describe(shard) for shard in kept]
+            text = json.dumps({"version": "", "topics": topics})
+            if text != self._written:
+                # A process that is killed now leaves the old file or the new one.
+                new = self._metadata.with_suffix(".new")
+                new.write_text(text)
+                new.replace(self._metadata)
+                self._written = text
 
-    def _kept(self) -> list[Shard[Any]]:
-        local: list[Shard[Any]] = list(self._topics.local())
-        return [shard for shard in local if not shard.meta.name.endswith("#ephemeral")]
 
-    def _messages(self, shard: Shard[Any]) -> Path:
-        assert self._folder is not None  # noqa: S101 - asked for only with a folder
-        return self._folder / f"{shard.meta.name}-{shard.number}.messages"
+def _is_ephemeral(shard: Shard[Any]) -> bool:
+    return shard.meta.name.endswith("#ephemeral")
 
 
-def _describe(shard: Shard[Any]) -> dict[str, Any]:
-    meta, log = shard.meta, shard.partition.log
-    channels = list(shard.partition.channels.values())
+def _kept_channels(shard: Shard[Any]) -> list[Channel]:
+    return [each for each in list(shard.partition.channels.values()) if not each.ephemeral]
+
+
+def _describe_original(shard: Shard[Any]) -> dict[str, Any]:
+    channels = [{"name": each.name, "paused": each.paused} for each in _kept_channels(shard)]
+    return {"name": shard.meta.name, "paused": shard.partition.paused, "channels": channels}
+
+
+def _describe_redesigned(shard: Shard[Any]) -> dict[str, Any]:
+    meta = shard.meta
+    channels = [
+        {
+            "name": each.name,
+            "paused": each.paused,
+            "position": each.confirmed.position,
+            "finished": sorted(each.confirmed.above),
+        }
+        for each in _kept_channels(shard)
+    ]
     return {
         "name": meta.name,
         "partition": shard.number,
         "ext": meta.extended,
         "ordered": meta.ordered,
         "disbale_channel_auto_create": not meta.channel_auto_create,
-        "paused": getattr(shard.partition, "paused", False),
-        "channels": [_describe_channel(each, log) for each in channels if not each.ephemeral],
+        "channels": channels,
     }
-
-
-def _describe_channel(channel: Channel, log: Log) -> dict[str, Any]:
-    """Its position counts from the oldest record, which will be the first one of a new log."""
-    position = max(channel.confirmed.position - log.base, 0)
-    finished = sorted(index - log.base for index in list(channel.confirmed.above))
-    return {
-        "name": channel.name,
-        "paused": channel.paused,
-        "position": position,
-        "finished": finished,
-    }
-
-
-def _write(path: Path, records: list[Record]) -> None:
-    with path.open("wb") as file:
-        for record in records:
-            ext = b"" if record.ext is None else record.ext.data
-            head = _HEAD.pack(record.offset, record.size, len(ext), len(record.frame))
-            file.write(b"".join((head, ext, record.frame)))
-
-
-def _read(path: Path) -> Iterator[tuple[bytes, int, int, Extension | None]]:
-    data = path.read_bytes()
-    position = 0
-    while position + _HEAD.size <= len(data):
-        offset, size, ext_size, frame_size = _HEAD.unpack_from(data, position)
-        start = position + _HEAD.size
-        middle, position = start + ext_size, start + ext_size + frame_size
-        yield data[middle:position], offset, size, _extension(data[start:middle])
-
-
-def _extension(data: bytes) -> Extension | None:
-    if not data:
-        return None
-    try:
-        return read_header(data)[0]
-    except (BadHeader, BadTraceId):
-        return None

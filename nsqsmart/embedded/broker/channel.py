@@ -28,6 +28,7 @@ class Limits:
     max_confirm_window: int = 500
     max_attempts: int = 65535
     max_msg_size: int = 1024 * 1024
+    memory_queue: int = 10_000
 
 
 class Surroundings(NamedTuple):

@@ -44,6 +44,8 @@ class Log(ABC):
         self.next_offset = 0
         self.extended = extended
         self.frozen = False
+        self.lost: set[int] = set()
+        """Indexes of records that a killed process took with it."""
 
     @property
     def end(self) -> int:
@@ -89,7 +91,8 @@ class Log(ABC):
         key, index = self._known(message_id), self.base + len(self.records)
         self.records.append(Record(frame, key, index, offset, size, ext))
         self.next_offset = offset + size
-        self.visible = index + 1
+        if not self.frozen:
+            self.visible = index + 1
 
     @abstractmethod
     def _known(self, message_id: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nsqsmart.embedded.broker.channel import Channel, Surroundings
 from nsqsmart.embedded.broker.consumer import Consumer
+from nsqsmart.embedded.broker.overflow import Overflow
 from nsqsmart.embedded.broker.records import Record
 
 NOT_IN_FLIGHT = "ID not in flight"
@@ -20,6 +21,7 @@ class OriginalChannel(Channel):
     def __init__(self, name: str, surroundings: Surroundings, start: int) -> None:
         super().__init__(name, surroundings, start)
         self.orphans: dict[bytes, tuple[Record, float]] = {}
+        self.overflow = Overflow(self.limits.memory_queue, start)
 
     @property
     def in_flight_count(self) -> int:
@@ -29,6 +31,61 @@ class OriginalChannel(Channel):
     def depth(self) -> int:
         """Messages in the queue; neither in flight nor deferred."""
         return self.backlog.unread() + len(self.backlog.again)
+
+    def depth_on_disk(self) -> int:
+        """Those of them that are on disk; all of them without a memory queue."""
+        if self.ephemeral:
+            return 0
+        if self.limits.memory_queue == 0:
+            return self.depth()
+        return self.overflow.count(self.backlog.cursor, self.backlog.left_out)
+
+    def spill(self) -> list[Record]:
+        """What does not fit in memory any more: to be written to disk, or dropped."""
+        limit = self.limits.memory_queue
+        if limit and self.backlog.available() <= limit:
+            return []
+        if self.ephemeral:
+            return self._drop()
+        new = self.overflow.spill(self.depth(), self.depth_on_disk(), self.log.visible)
+        left_out = self.backlog.left_out
+        return [
+            record for record in self.log.read(new.start, new.stop) if record.index not in left_out
+        ]
+
+    def _drop(self) -> list[Record]:
+        """An ephemeral channel has no disk."""
+        excess = self.depth() - self.limits.memory_queue
+        if excess > 0:
+            end = self.log.visible
+            self.leave_out(range(max(end - excess, self.backlog.cursor), end))
+        return []
+
+    def unfinished(self) -> list[tuple[Record, int]]:
+        """Everything that waits, is in flight or is deferred, each with its deliveries so far."""
+        held = set(self.orphans)
+        for consumer in self.consumers:
+            held.update(consumer.in_flight, consumer.touched)
+        # What was delivered once has no entry in the attempts.
+        return [
+            (record, self.attempts.get(record.index, int(record.key in held)))
+            for record in self.log.read(self.confirmed.position, self.log.visible)
+            if record.index not in self.confirmed
+        ]
+
+    def lose_memory(self) -> None:
+        """The process was killed: only what is on disk is left."""
+        kept = self.limits.memory_queue == 0 and not self.ephemeral
+        lost = [
+            record.index
+            for record, _ in self.unfinished()
+            if not kept and (self.ephemeral or record.index not in self.overflow)
+        ]
+        position, done, on_disk = self.confirmed.position, self.confirmed.above, self.overflow
+        self.overflow = Overflow(self.limits.memory_queue, position)
+        self.move_to(position)
+        self.overflow = on_disk
+        self.leave_out([*done, *lost])
 
     def requeue(self, consumer: Consumer, key: bytes, delay: float, now: float) -> str | None:
         """Back to the end of the queue, at once or after *delay* seconds (protocol 2.6)."""
@@ -78,4 +135,5 @@ class OriginalChannel(Channel):
     def move_to(self, index: int) -> None:
         """Also forget what lost connections had."""
         super().move_to(index)
+        self.overflow.clear(index)
         self.orphans.clear()

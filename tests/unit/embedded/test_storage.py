@@ -17,24 +17,29 @@ from nsqsmart.embedded.storage import Storage
 from nsqsmart.names import Dialect
 from tests.unit.embedded.broker import Client, join, publish
 
-Life = Callable[[str], tuple[Any, Storage]]
+Life = Callable[..., tuple[Any, Storage]]
 
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Life]:
     """A life of an nsqd of a dialect, in always the same folder: its topics, and its storage."""
     loop = Loop("nsqsmart-test")
+    lives: list[Storage] = []
 
-    def start(dialect: str) -> tuple[Any, Storage]:
-        options = NsqdOptions(dialect=Dialect(dialect), data_path=tmp_path)
+    def start(dialect: str, **more: Any) -> tuple[Any, Storage]:
+        for before in lives:
+            before.close()
+        options = NsqdOptions(dialect=Dialect(dialect), data_path=tmp_path, **more)
         kind = StandaloneTopics if options.redesigned else OriginalTopics
         topics = kind(object(), options.limits(), loop)
         storage = Storage(options, topics, NoAnnouncer())
         storage.load()
         topics.announcer = storage
+        lives.append(storage)
         return topics, storage
 
     yield start
+    lives[-1].close()
     loop.close()
 
 
@@ -75,24 +80,173 @@ def test_a_clean_end_keeps_what_was_not_finished(begin: Life, dialect: str) -> N
     assert first in messages[0].id
 
 
-def test_a_kill_loses_messages_and_keeps_topics_and_channels(begin: Life, dialect: str) -> None:
-    topics, _ = begin(dialect)
+def test_a_kill_loses_what_is_in_memory_and_keeps_topics_and_channels(begin: Life) -> None:
+    topics, _ = begin("original")
     shard = shard_of(topics)
     create_channel(topics, shard, "c")
     publish(shard.partition, b"a")
-    topics, _ = begin(dialect)
+    topics, _ = begin("original")
     (shard,) = topics.local()
     assert list(shard.partition.channels) == ["c"]
     assert shard.partition.log.records == []
 
 
-def test_a_kill_after_a_clean_end_does_not_bring_messages_back_twice(begin: Life) -> None:
+def test_a_redesigned_nsqd_loses_nothing_at_a_kill(begin: Life, tmp_path: Path) -> None:
+    topics, storage = begin("redesigned")
+    shard = shard_of(topics)
+    create_channel(topics, shard, "c")
+    client = join(shard.partition.channels["c"], Client(), rdy=1)
+    first, _, _ = publish(shard.partition, b"a", b"b", b"c")
+    shard.partition.channels["c"].finish_many(client, [first])
+    storage.sync()
+    storage.close()
+    # Killed in the middle of a write.
+    with (tmp_path / "t-0.messages").open("ab") as file:
+        file.write(b"half a record")
+    topics, _ = begin("redesigned")
+    (shard,) = topics.local()
+    assert join(shard.partition.channels["c"], Client()).bodies() == [b"b", b"c"]
+    publish(shard.partition, b"d")
+    topics, _ = begin("redesigned")
+    assert join(topics.local()[0].partition.channels["c"], Client()).bodies() == [b"b", b"c", b"d"]
+
+
+def test_what_memory_has_no_room_for_survives_a_kill(begin: Life) -> None:
+    topics, _ = begin("original", mem_queue_size=2)
+    shard = shard_of(topics)
+    create_channel(topics, shard, "c")
+    create_channel(topics, shard, "d")
+    join(shard.partition.channels["d"], Client(), rdy=1)
+    for body in (b"a", b"b", b"c", b"d", b"e"):
+        publish(shard.partition, body)
+    topics, _ = begin("original", mem_queue_size=2)
+    (shard,) = topics.local()
+    assert join(shard.partition.channels["c"], Client()).bodies() == [b"c", b"d", b"e"]
+    assert join(shard.partition.channels["d"], Client()).bodies() == [b"d", b"e"]
+
+
+def test_without_a_memory_queue_nothing_is_lost_at_a_kill(begin: Life) -> None:
+    topics, storage = begin("original", mem_queue_size=0)
+    shard = shard_of(topics)
+    publish(shard.partition, b"before any channel")
+    create_channel(topics, shard, "c")
+    client = join(shard.partition.channels["c"], Client(), rdy=2)
+    done, _, _ = publish(shard.partition, b"a", b"b", b"c")
+    shard.partition.channels["c"].finish_many(client, [done])
+    shard.partition.channels["c"].finish_many(client, [client.take_messages()[0].id])
+    storage.sync()
+    topics, storage = begin("original", mem_queue_size=0)
+    channel = topics.local()[0].partition.channels["c"]
+    messages = join(channel, Client()).take_messages()
+    assert [message.body for message in messages] == [b"b", b"c"]
+    # Finished, and noted: the queue is empty now.
+    channel.finish_many(channel.consumers[0], [message.id for message in messages])
+    storage.sync()
+    topics, _ = begin("original", mem_queue_size=0)
+    assert topics.local()[0].partition.channels["c"].depth() == 0
+
+
+def test_a_topic_keeps_its_overflow_while_it_has_no_channel_or_is_paused(begin: Life) -> None:
+    topics, _ = begin("original", mem_queue_size=1)
+    publish(shard_of(topics).partition, b"a", b"b", b"c")
+    topics, storage = begin("original", mem_queue_size=1)
+    shard = shard_of(topics)
+    assert (shard.partition.depth(), shard.partition.depth_on_disk()) == (2, 2)
+    create_channel(topics, shard, "c")
+    shard.partition.pause(paused=True)
+    publish(shard.partition, b"d", b"e")
+    assert (shard.partition.depth(), shard.partition.depth_on_disk()) == (2, 1)
+    storage.save()
+    topics, _ = begin("original", mem_queue_size=1)
+    (shard,) = topics.local()
+    channel = shard.partition.channels["c"]
+    assert (channel.depth(), shard.partition.depth()) == (2, 2)
+    shard.partition.pause(paused=False)
+    assert join(channel, Client()).bodies() == [b"b", b"c", b"d", b"e"]
+
+
+def test_a_clean_end_keeps_what_is_in_flight_or_deferred_and_counts_deliveries(begin: Life) -> None:
+    topics, storage = begin("original")
+    shard = shard_of(topics)
+    create_channel(topics, shard, "c")
+    channel = shard.partition.channels["c"]
+    client = join(channel, Client(), rdy=3)
+    publish(shard.partition, b"held", b"deferred", b"again")
+    shard.partition.publish_deferred(b"later", 10**18 * 2, 0.0, 60.0)
+    held, deferred, again = client.take_messages()
+    channel.requeue(client, deferred.id, 60.0, 0.0)
+    channel.requeue(client, again.id, 0.0, 0.0)
+    channel.pump(0.0)
+    assert [message.attempts for message in client.take_messages()] == [2]
+    storage.save()
+    topics, _ = begin("original")
+    messages = join(topics.local()[0].partition.channels["c"], Client()).take_messages()
+    found = {message.body: message.attempts for message in messages}
+    assert found == {b"held": 2, b"deferred": 2, b"again": 3, b"later": 1}
+    assert held.id == messages[0].id
+
+
+def test_what_is_on_disk_after_a_clean_end_survives_a_kill_too(begin: Life) -> None:
     topics, storage = begin("original")
     publish(shard_of(topics).partition, b"a")
     storage.save()
-    begin("original")
+    for _ in range(2):
+        topics, storage = begin("original")
+        assert topics.local()[0].partition.depth_on_disk() == 1
+    create_channel(topics, topics.local()[0], "c")
+    channel = topics.local()[0].partition.channels["c"]
+    client = join(channel, Client())
+    channel.finish_many(client, [client.take_messages()[0].id])
+    storage.sync()
     topics, _ = begin("original")
-    assert topics.local()[0].partition.log.records == []
+    assert topics.local()[0].partition.channels["c"].depth() == 0
+
+
+def test_an_ephemeral_queue_drops_what_memory_has_no_room_for(begin: Life, tmp_path: Path) -> None:
+    topics, _ = begin("original", mem_queue_size=2)
+    shard = shard_of(topics)
+    create_channel(topics, shard, "c#ephemeral")
+    channel = shard.partition.channels["c#ephemeral"]
+    publish(shard.partition, b"a", b"b", b"c")
+    publish(shard.partition, b"d")
+    assert (channel.depth(), channel.depth_on_disk()) == (2, 0)
+    assert join(channel, Client()).bodies() == [b"a", b"b"]
+    ephemeral = topics.get("e#ephemeral")
+    publish(ephemeral.partition, b"a", b"b", b"c")
+    assert ephemeral.partition.depth() == 2
+    create_channel(topics, ephemeral, "c")
+    assert join(ephemeral.partition.channels["c"], Client()).bodies() == [b"a", b"b"]
+    assert not list(tmp_path.glob("*ephemeral*"))
+
+
+def test_a_deleted_channel_leaves_no_file(begin: Life, tmp_path: Path) -> None:
+    topics, _ = begin("original", mem_queue_size=0)
+    shard = shard_of(topics)
+    create_channel(topics, shard, "c")
+    publish(shard.partition, b"a")
+    assert (tmp_path / "t:c.diskqueue.000000.dat").exists()
+    topics.delete_channel(shard, "c")
+    publish(shard.partition, b"b")
+    assert [path.name for path in tmp_path.glob("*.000000.dat")] == ["t.diskqueue.000000.dat"]
+    topics.delete("t")
+    assert [path.name for path in tmp_path.iterdir()] == ["nsqd.dat"]
+
+
+def test_files_of_a_real_original_nsqd_are_understood(begin: Life, tmp_path: Path) -> None:
+    def message(number: int, attempts: int) -> bytes:
+        data = (10**18).to_bytes(8) + attempts.to_bytes(2) + b"%016x" % number + b"body %d" % number
+        return len(data).to_bytes(4) + data
+
+    topic = {"name": "t", "paused": False, "channels": [{"name": "c", "paused": False}]}
+    (tmp_path / "nsqd.dat").write_text(json.dumps({"version": "1.3.0", "topics": [topic]}))
+    first = message(1, 1)
+    (tmp_path / "t:c.diskqueue.000003.dat").write_bytes(first + message(2, 0))
+    (tmp_path / "t:c.diskqueue.000004.dat").write_bytes(message(3, 4))
+    meta = f"2\n3,{len(first)}\n4,{len(message(3, 4))}\n"
+    (tmp_path / "t:c.diskqueue.meta.dat").write_text(meta)
+    topics, _ = begin("original")
+    messages = join(topics.local()[0].partition.channels["c"], Client()).take_messages()
+    assert [(each.body, each.attempts) for each in messages] == [(b"body 2", 1), (b"body 3", 5)]
 
 
 def test_places_ids_and_headers_are_those_of_before(begin: Life) -> None:
