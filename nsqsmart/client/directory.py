@@ -66,13 +66,19 @@ class Directory:
         The first caller after the poll interval refreshes it; others go on with the old one.
         Raises DiscoveryError when there is no picture and no lookup answers.
         """
+        known = self.known(topic)
+        if known is not None:
+            return known
         entry = self._entries.get(topic)
-        known = entry.topology if entry else None
-        if known is None:
-            return self.refresh(topic, 0, deadline)
-        if entry and monotonic() >= entry.stale_at and not entry.flying:
-            return self.refresh(topic, known.generation, deadline, wait=False)
-        return known
+        seen = entry.topology.generation if entry and entry.topology else 0
+        return self.refresh(topic, seen, deadline, wait=not seen)
+
+    def known(self, topic: str) -> Topology | None:
+        """The picture of *topic*, unless it is for the caller to ask the lookups."""
+        entry = self._entries.get(topic)
+        if entry is None or (monotonic() >= entry.stale_at and not entry.flying):
+            return None
+        return entry.topology
 
     def refresh(
         self,

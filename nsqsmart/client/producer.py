@@ -53,6 +53,8 @@ class Producer:
         self._endpoint, self._config = resolve(ProducerConfig, address, options, config=config)
         prepare_endpoint(self._endpoint)
         self._greeting = make_greeting(self._config)
+        self._publish_timeout = self._config.publish_timeout
+        self._trace = self._config.trace
         self._closed = False
         self._known_topics: set[str] = set()
         # Keyed by PID: a child of a fork starts with nothing, and inherits no lock that is held.
@@ -86,9 +88,17 @@ class Producer:
             PublishError: see its subclasses; ``outcome`` says whether it may be stored.
             ClientClosed: after :meth:`close`.
         """
-        publication = self._check(topic, body, key, partition, trace, trace_id)
-        limit = self._config.publish_timeout if timeout is None else _check_timeout(timeout)
-        return self._publisher().publish(publication, monotonic() + limit)
+        if topic not in self._known_topics:
+            self._know(topic)
+        if type(body) is not bytes or not body:
+            body = _check_body(body)
+        limit = self._publish_timeout if timeout is None else _check_timeout(timeout)
+        publisher = self._publisher()
+        plain = key is None and partition is None and trace_id is None
+        if plain and not (self._trace if trace is None else trace):
+            return publisher.publish_plain(topic, body, monotonic() + limit)
+        publication = self._describe(topic, body, key, partition, trace, trace_id)
+        return publisher.publish(publication, monotonic() + limit)
 
     def close(self, timeout: float | None = None) -> None:
         """Refuse new calls, let those under way finish for *timeout* seconds, end the sockets.
@@ -146,7 +156,7 @@ class Producer:
     def _open(self, address: Address, deadline: float) -> Connection:
         return open_connection(address, self._greeting, deadline)
 
-    def _check(
+    def _describe(
         self,
         topic: str,
         body: bytes,
@@ -155,10 +165,7 @@ class Producer:
         trace: bool | None,  # noqa: FBT001 - as publish() has it, which takes it by name
         trace_id: int | None,
     ) -> Publication:
-        if topic not in self._known_topics:
-            self._know(topic)
-        if type(body) is not bytes or not body:
-            body = _check_body(body)
+        """What is to be published with key, partition or trace, checked."""
         if key is not None:
             check_key(key)
             if partition is not None:
@@ -168,7 +175,7 @@ class Producer:
         must_trace = trace_id is not None or trace is True
         if trace_id is not None:
             _check_trace_id(trace_id)
-        elif must_trace or (trace is None and self._config.trace):
+        elif must_trace or (trace is None and self._trace):
             trace_id = random.getrandbits(63) or 1
         return Publication(topic, body, key, partition, trace_id, must_trace)
 

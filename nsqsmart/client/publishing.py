@@ -75,6 +75,38 @@ class Publisher:
         """Return once an nsqd has it, or raise a PublishError (ClientClosed: not even tried)."""
         return _Call(self, publication, deadline).run()
 
+    def publish_plain(self, topic: str, body: bytes, deadline: float) -> Receipt:
+        """The same for a message without key, partition and trace.
+
+        The way of nearly every message: a short one for as long as nothing goes wrong.
+        """
+        topology = self.directory.known(topic)
+        if topology is None or not topology.targets:
+            return _Call(self, Publication(topic, body), deadline).run()
+        target = self.rotation.pick(topology.targets)
+        command = commands.with_body(commands.prefix("PUB", topic, target.partition), body)
+        started = monotonic()
+        try:
+            self.exchange(target, command, None, deadline)
+        except (TransportError, ClientClosed) as error:
+            call = _Call(self, Publication(topic, body), deadline)
+            return call.resume(topology, target, error, started)
+        return Receipt(topic, target.partition, target.name)
+
+    def exchange(
+        self, target: Target, command: bytes, trace_id: int | None, deadline: float
+    ) -> TracedReceipt | None:
+        """One command and its answer on a connection that is lent for it."""
+        patience = self.patience if target.partition is None else self.patience_redesigned
+        connection = self.pool.take(target.address, deadline)
+        try:
+            data = connection.exchange(command, min(deadline, monotonic() + patience))
+            if trace_id is None and data == OK:
+                return None
+            return _understand(connection, data, trace_id)
+        finally:
+            self.pool.give_back(connection)
+
 
 class _Call:
     """The state of one publish call; what only a failure needs is made when one comes."""
@@ -104,6 +136,18 @@ class _Call:
         self._avoid: frozenset[Address] = frozenset()
         self._unknown_in: frozenset[int] = frozenset()
 
+    def resume(
+        self,
+        topology: Topology,
+        target: Target,
+        error: TransportError | ClientClosed,
+        started: float,
+    ) -> Receipt:
+        """Go on after a first attempt at *target* that ended with *error*."""
+        self._topology, self._target = topology, target
+        self._recover(error, started)
+        return self.run()
+
     def run(self) -> Receipt:
         """Attempt until it is stored, or policy or time ends it."""
         try:
@@ -111,10 +155,8 @@ class _Call:
                 started = monotonic()
                 try:
                     return self._attempt()
-                except TransportError as error:
+                except (TransportError, ClientClosed) as error:
                     self._recover(error, started)
-                except ClientClosed as error:
-                    raise self._failure(error) from error
         finally:
             if self._turn and self._partition is not None:
                 key = (self._publication.topic, self._partition)
@@ -142,15 +184,7 @@ class _Call:
             self._topology = topology
         target = self._target = self._route(topology)
         command, traced = self._command(target)
-        with self._shared.pool.lend(target.address, deadline) as connection:
-            shared = self._shared
-            redesigned = target.partition is not None
-            patience = shared.patience_redesigned if redesigned else shared.patience
-            data = connection.exchange(command, min(deadline, monotonic() + patience))
-            receipt = None
-            if traced is not None or data != OK:
-                receipt = _understand(connection, data, traced)
-        return self._receipt(target, receipt)
+        return self._receipt(target, self._shared.exchange(target, command, traced, deadline))
 
     def _route(self, topology: Topology) -> Target:
         publication = self._publication
@@ -241,8 +275,10 @@ class _Call:
         found = traced or (None, None, None, None)
         return Receipt(self._publication.topic, target.partition, target.name, tries, *found)
 
-    def _recover(self, error: TransportError, started: float) -> None:
+    def _recover(self, error: TransportError | ClientClosed, started: float) -> None:
         """Prepare the next attempt after *error*, or raise what the caller shall see."""
+        if isinstance(error, ClientClosed):
+            raise self._failure(error) from error
         publication, target = self._publication, self._target
         config = self._shared.config
         verdict = judge(error, keyed=publication.keyed, retry_unanswered=config.retry_unanswered)

@@ -54,12 +54,14 @@ class Connection:
     """A connection after its handshake; not thread-safe, it has one user at a time."""
 
     __slots__ = (
+        "__weakref__",
         "_frames",
         "_plain",
         "_socket",
         "address",
         "expires_at",
         "grant",
+        "idle_since",
         "spoiled",
         "transport",
     )
@@ -72,6 +74,7 @@ class Connection:
         self.grant = grant
         self.spoiled = False
         self.expires_at = math.inf
+        self.idle_since = 0.0
         self._socket: Socket = transport.socket
         self._plain = not transport.layers
         self._frames = FrameDecoder(max_frame_size)

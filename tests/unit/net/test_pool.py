@@ -6,8 +6,10 @@ import gc
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
+from weakref import ref
 
 import pytest
 
@@ -26,6 +28,7 @@ class Line:
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self.idle_since = 0.0
         self.spoiled = False
         self.usable = True
         self.closed = self.dropped = False
@@ -44,14 +47,15 @@ class Opener:
     """Opens Lines, or fails as told."""
 
     def __init__(self) -> None:
-        self.opened: list[Line] = []
+        self.opened: list[ref[Line]] = []
         self.error: BaseException | None = None
 
     def __call__(self, address: Address, deadline: float) -> Line:
         if self.error:
             raise self.error
-        self.opened.append(Line(address))
-        return self.opened[-1]
+        line = Line(address)
+        self.opened.append(ref(line))
+        return line
 
 
 @pytest.fixture
@@ -64,8 +68,17 @@ def pool(opener) -> ConnectionPool:
     return ConnectionPool(opener, size=2, idle_timeout=45)
 
 
+def take(pool: ConnectionPool, address: Address = HERE, patience: float = SOON):
+    return pool.take(address, monotonic() + patience)
+
+
+@contextmanager
 def lend(pool: ConnectionPool, address: Address = HERE, patience: float = SOON):
-    return pool.lend(address, monotonic() + patience)
+    line = take(pool, address, patience)
+    try:
+        yield line
+    finally:
+        pool.give_back(line)
 
 
 def in_thread(target: Callable[[], object]) -> threading.Thread:
@@ -128,27 +141,26 @@ def test_addresses_have_places_of_their_own(pool):
 
 def test_beyond_its_size_it_makes_wait_and_says_which_option_helps(pool, opener):
     with lend(pool), lend(pool), pytest.raises(PoolTimeout, match="pool_size") as caught:
-        lend(pool, patience=0.05)
+        take(pool, patience=0.05)
     assert not caught.value.sent
     assert len(opener.opened) == 2
 
 
 def test_who_waits_gets_what_comes_back(pool, opener):
     got = []
-    first, second = lend(pool), lend(pool)
-    with second:
-        with first as line:
-            waiting = in_thread(lambda: got.append(lend(pool)))
+    with lend(pool):
+        with lend(pool) as line:
+            waiting = in_thread(lambda: got.append(take(pool)))
             eventually(lambda: pool._waiting == 1)
         waiting.join(SOON)
-    assert [loan.connection for loan in got] == [line]
+    assert got == [line]
 
 
 def test_a_connection_that_cannot_be_opened_leaves_its_place(pool, opener):
     opener.error = ConnectError("refused")
     for _ in range(5):
         with pytest.raises(ConnectError):
-            lend(pool, patience=0.05)
+            take(pool, patience=0.05)
     opener.error = None
     with lend(pool), lend(pool):
         pass
@@ -156,7 +168,7 @@ def test_a_connection_that_cannot_be_opened_leaves_its_place(pool, opener):
 
 def test_loans_that_are_forgotten_leave_their_places(pool):
     for _ in range(5):
-        lend(pool)
+        take(pool)
         gc.collect()
     with lend(pool, patience=0.05):
         pass
@@ -164,9 +176,9 @@ def test_loans_that_are_forgotten_leave_their_places(pool):
 
 def test_a_waiter_notices_a_forgotten_loan(pool, monkeypatch):
     monkeypatch.setattr(pool_module, "_LOOK_AGAIN", 0.01)
-    loans = [lend(pool), lend(pool)]
+    loans = [take(pool), take(pool)]
     got = []
-    waiting = in_thread(lambda: got.append(lend(pool)))
+    waiting = in_thread(lambda: got.append(take(pool)))
     eventually(lambda: pool._waiting == 1)
     loans.clear()
     gc.collect()
@@ -185,15 +197,14 @@ def test_retire_closes_what_is_idle_to_that_nsqd_alone(pool):
 def test_what_is_idle_too_long_is_closed_when_anything_comes_back(pool, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(pool_module, "monotonic", lambda: now[0])
-    with pool.lend(HERE, now[0] + 5) as cold:
-        pass
+    cold = pool.take(HERE, now[0] + 5)
+    pool.give_back(cold)
     now[0] += 40
-    with pool.lend(THERE, now[0] + 5) as warm:
-        pass
+    warm = pool.take(THERE, now[0] + 5)
+    pool.give_back(warm)
     assert not cold.closed
     now[0] += 6
-    with pool.lend(THERE, now[0] + 5):
-        pass
+    pool.give_back(pool.take(THERE, now[0] + 5))
     assert (cold.closed, warm.closed) == (True, False)
 
 
@@ -204,7 +215,7 @@ def test_close_ends_what_is_idle_and_later_what_is_lent(pool):
         pool.close()
         assert (idle.closed, lent.closed) == (True, False)
         with pytest.raises(ClientClosed):
-            lend(pool)
+            take(pool)
     assert lent.closed
 
 
@@ -213,7 +224,7 @@ def test_close_wakes_who_waits(pool):
 
     def wait() -> None:
         with pytest.raises(ClientClosed):
-            lend(pool, patience=60)
+            take(pool, patience=60)
         ended.append(1)
 
     with lend(pool), lend(pool):
