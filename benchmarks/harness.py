@@ -89,19 +89,24 @@ def timed(count: int, work: Callable[[], object]) -> Sample:
     return Sample(count / elapsed, (process_time() - cpu) / count * 1e6)
 
 
+def shares(rounds: list[dict[str, Sample]], name: str, base: str) -> tuple[float, float, float]:
+    """The rate of *name* as a share of that of *base* in the same round: least, median, most."""
+    found = sorted(turn[name].rate / turn[base].rate for turn in rounds)
+    return found[0], median(found), found[-1]
+
+
 def report(title: str, rounds: list[dict[str, Sample]], base: str) -> dict[str, float]:
     """Print a table; returns each contestant's median ratio to *base* within a round."""
     print(f"\n{title}: {len(rounds)} interleaved rounds, {os.cpu_count()} cores")
     print(f"  {'':<22}{'per second':>12}{'CPU s/M':>10}   ratio to {base!r} (min .. max)")
     ratios: dict[str, float] = {}
     for name in rounds[0]:
-        shares = sorted(turn[name].rate / turn[base].rate for turn in rounds)
-        ratios[name] = median(shares)
+        least, ratios[name], most = shares(rounds, name, base)
         rate = median(turn[name].rate for turn in rounds)
         cpu = median(turn[name].cpu for turn in rounds)
         print(
-            f"  {name:<22}{rate:>12,.0f}{cpu:>10.1f}   "
-            f"{ratios[name]:.2f} ({shares[0]:.2f} .. {shares[-1]:.2f})"
+            f"  {name:<22}{rate:>12,.0f}{cpu:>10.2f}   "
+            f"{ratios[name]:.2f} ({least:.2f} .. {most:.2f})"
         )
     return ratios
 

@@ -9,10 +9,10 @@ import argparse
 import sys
 
 from harness import Sample, connect, judge, nsqd, report, timed
+from loops import BODY
 
 import nsqsmart
 
-BODY = b"x" * 200
 GATES = {"Producer.publish": 0.60}
 
 
@@ -65,7 +65,7 @@ def main() -> int:
             order = list(turns) if number % 2 else list(turns)[::-1]
             samples = {name: turns[name]() for name in order}
             rounds.append({name: samples[name] for name in turns})
-    return judge(GATES, report("publish, 200 bytes, one at a time", rounds, "bare loop"))
+    return judge(GATES, report(f"publish, {len(BODY)} bytes, one at a time", rounds, "bare loop"))
 
 
 if __name__ == "__main__":
