@@ -10,12 +10,8 @@ from typing import Any, Protocol
 from nsqsmart.embedded.broker.channel import Limits
 from nsqsmart.embedded.broker.consumer import Consumer
 from nsqsmart.embedded.broker.ids import RedesignedIds
-from nsqsmart.embedded.broker.partition import (
-    OriginalPartition,
-    RedesignedPartition,
-    original_partition,
-    redesigned_partition,
-)
+from nsqsmart.embedded.broker.original_partition import OriginalPartition, original_partition
+from nsqsmart.embedded.broker.partition import RedesignedPartition, redesigned_partition
 from nsqsmart.embedded.loop import Loop
 from nsqsmart.embedded.shard import Shard, TopicMeta
 from nsqsmart.names import MAX_PARTITION

@@ -133,7 +133,7 @@ class Router:
 
     def answer(self, request: Request) -> Response:
         """Carry out a request."""
-        route = self._routes.get(request.path)
+        route = self._routes.get(request.path) or self._routes.get(_family(request.path))
         if route is None:
             return v1_failure(HttpError(404, "NOT_FOUND"), escaped=self._escaped)
         if request.method not in route.methods:
@@ -149,6 +149,12 @@ class Router:
         if isinstance(data, Response):
             return data
         return legacy_reply(data) if legacy else v1_reply(data)
+
+
+def _family(path: str) -> str:
+    """The route of everything below a path, ``/config/*``."""
+    head, _, name = path.rpartition("/")
+    return f"{head}/*" if name else path
 
 
 class _Gone(Exception):

@@ -11,6 +11,7 @@ from nsqsmart.embedded.arguments import (
 from nsqsmart.embedded.http import HttpError, Request, Response, Route, Router
 from nsqsmart.embedded.lookup_answers import NO_CHANNEL
 from nsqsmart.embedded.lookupd_admin import Admin, Cluster
+from nsqsmart.embedded.lookupd_operators import Operators, set_log_level
 from nsqsmart.embedded.options import VERSIONS
 from nsqsmart.embedded.registrations import Peer, Registrations, distinct
 from nsqsmart.embedded.shard import TopicMeta
@@ -24,6 +25,7 @@ def redesigned_router(registrations: Registrations, cluster: Cluster | None) -> 
     """The paths of a redesigned nsqlookupd; without *cluster* it knows registrations only."""
     reading: _Reading = _Alone(registrations) if cluster is None else _Coordinated(cluster)
     admin = Admin(cluster)
+    operators = Operators(cluster)
     info = {"version": VERSIONS[Dialect.REDESIGNED], "ha_support": cluster is not None}
     routes = {
         "/ping": Route(_GET, lambda _: Response(body=b"OK")),
@@ -33,9 +35,19 @@ def redesigned_router(registrations: Registrations, cluster: Cluster | None) -> 
         "/topics": Route(_GET, reading.topics, negotiated=True),
         "/channels": Route(_GET, reading.channels, negotiated=True),
         "/nodes": Route(_GET, reading.nodes, negotiated=True),
-        "/listlookup": Route(_GET, reading.listlookup, negotiated=True),
+        "/listlookup": Route(_GET, operators.listlookup(reading.listlookup), negotiated=True),
         "/topic/create": Route(_CREATE, admin.create_topic),
         "/topic/delete": Route(_POST, admin.delete_topic),
+        "/topic/partition/expand": Route(_POST, operators.expand),
+        "/topic/partition/move": Route(_POST, operators.move),
+        "/topic/meta/update": Route(_POST, operators.update_meta),
+        "/cluster/stats": Route(_GET, operators.cluster_stats),
+        "/cluster/node/remove": Route(_POST, operators.need_leader),
+        "/cluster/upgrade/begin": Route(_POST, operators.need_leader),
+        "/cluster/upgrade/done": Route(_POST, operators.need_leader),
+        "/cluster/balance/topn": Route(_POST, operators.need_leader),
+        "/cluster/lookupd/tombstone": Route(_POST, operators.tombstone_lookupd),
+        "/loglevel/set": Route(_POST, set_log_level),
         "/topic/tombstone": Route(_POST, reading.tombstone),
         "/channel/create": Route(_POST, admin.create_channel),
         "/channel/delete": Route(_POST, admin.delete_channel),

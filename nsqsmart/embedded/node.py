@@ -61,6 +61,9 @@ class Node:
         self.faults = scope.faults
         self.name = ""
         self.tcp_port = self.http_port = 0
+        self.lookupds: list[str] = []
+        """The addresses of the lookup daemons that it was told of, in text."""
+        self.lookupds_changed: Callable[[list[str]], None] = lambda _: None
         self.hostname = os.uname().nodename
         self.started = int(time.time_ns() // 1_000_000_000)
         self.exiting = False

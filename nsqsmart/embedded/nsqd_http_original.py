@@ -11,6 +11,7 @@ from nsqsmart.embedded.gotext import digits
 from nsqsmart.embedded.hosting import OriginalShard, OriginalTopics
 from nsqsmart.embedded.http import HttpError, Request, Response, Route, Router
 from nsqsmart.embedded.node import Node
+from nsqsmart.embedded.nsqd_config import config_route
 from nsqsmart.embedded.posting import read_binary, read_lines
 from nsqsmart.embedded.stats_original import original_stats
 from nsqsmart.embedded.stats_text import original_text
@@ -26,6 +27,7 @@ def original_nsqd_router(node: Node, topics: OriginalTopics) -> Router:
     routes = {
         "/ping": Route(_GET, lambda _: Response(body=b"OK")),
         "/info": Route(_GET, api.info),
+        "/config/*": config_route(node),
         "/pub": Route(_POST, api.pub),
         "/mpub": Route(_POST, api.mpub),
         "/stats": Route(_GET, api.stats),

@@ -6,7 +6,6 @@ import json
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from nsqsmart.embedded.arguments import topic_and_channel, topic_argument
 from nsqsmart.embedded.broker.ext import (
     TRACE_ID,
     BadHeader,
@@ -16,17 +15,20 @@ from nsqsmart.embedded.broker.ext import (
 )
 from nsqsmart.embedded.broker.log import Entry, RecordTooLong
 from nsqsmart.embedded.broker.records import Extension, Record
-from nsqsmart.embedded.broker.redesigned_channel import NOT_IN_FLIGHT, RedesignedChannel
+from nsqsmart.embedded.broker.redesigned_channel import NOT_IN_FLIGHT
 from nsqsmart.embedded.gotext import GoError, atoi, parse_uint
-from nsqsmart.embedded.hosting import DEFAULT, RedesignedHosting, RedesignedShard
+from nsqsmart.embedded.hosting import RedesignedHosting, RedesignedShard
 from nsqsmart.embedded.http import HttpError, Request, Response, Route, Router, dumps
 from nsqsmart.embedded.node import Node
+from nsqsmart.embedded.nsqd_config import config_route
+from nsqsmart.embedded.nsqd_http_finding import ChannelPaths, find_or_not_exist, find_shard
+from nsqsmart.embedded.nsqd_http_operators import Operators
 from nsqsmart.embedded.offsets import OffsetRefused, find_index, parse_position
 from nsqsmart.embedded.posting import read_binary, read_lines
 from nsqsmart.embedded.refusals import Refused
 from nsqsmart.embedded.stats_redesigned import redesigned_stats
 from nsqsmart.embedded.stats_text import redesigned_text
-from nsqsmart.wire.answers import NOT_LEADER, TOPIC_NOT_EXIST
+from nsqsmart.wire.answers import NOT_LEADER
 
 _GET, _POST = ("GET",), ("POST",)
 _EXT_PREFIX = "x-nsqext-"
@@ -36,6 +38,7 @@ _NOT_FOUND = 404
 def redesigned_nsqd_router(node: Node, hosting: RedesignedHosting) -> Router:
     """The paths of a redesigned nsqd."""
     posts, channels = _Publishing(node, hosting), _Channels(node, hosting)
+    operators = Operators(node, hosting)
     routes = {
         "/ping": Route(_GET, lambda _: Response(body=b"OK")),
         "/info": Route(_GET, posts.info, negotiated=True),
@@ -54,30 +57,10 @@ def redesigned_nsqd_router(node: Node, hosting: RedesignedHosting) -> Router:
         "/channel/setoffset": Route(_POST, channels.set_offset),
         "/channel/setorder": Route(_POST, channels.set_order),
         "/message/finish": Route(_POST, channels.finish),
+        **operators.routes(),
+        "/config/*": config_route(node),
     }
     return Router(routes, escaped=False)
-
-
-def _find(hosting: RedesignedHosting, request: Request) -> RedesignedShard:
-    """Topic and partition, the default one if none is named."""
-    topic, partition = topic_argument(request.without_blanks), DEFAULT
-    if text := request.query.get("partition"):
-        try:
-            partition = atoi(text.encode())
-        except GoError as error:
-            raise HttpError(400, str(error)) from error
-    shard = hosting.find(topic, partition)
-    if shard is None:
-        raise HttpError(404, TOPIC_NOT_EXIST)
-    return shard
-
-
-def _find_or_not_exist(hosting: RedesignedHosting, request: Request) -> RedesignedShard:
-    """The same for a single message: whatever is wrong with it, it is not there."""
-    try:
-        return _find(hosting, request)
-    except HttpError as error:
-        raise HttpError(404, TOPIC_NOT_EXIST) from error
 
 
 class _Publishing:
@@ -146,7 +129,7 @@ class _Publishing:
         options = self._node.options
         if len(request.body) > options.max_body_size:
             raise HttpError(413, "BODY_TOO_BIG")
-        shard = _find(self._hosting, request)
+        shard = find_shard(self._hosting, request)
         # Any value, "false" too, means binary (protocol 8).
         read = read_binary if "binary" in request.query else read_lines
         bodies = read(request.body, options.max_msg_size, options.max_body_size)
@@ -159,7 +142,7 @@ class _Publishing:
             raise HttpError(413, "MSG_TOO_BIG")
         if not request.body or request.chunked:
             raise HttpError(406, "MSG_EMPTY")
-        shard = _find_or_not_exist(self._hosting, request)
+        shard = find_or_not_exist(self._hosting, request)
         if shard.leader is not self._node:
             raise HttpError(400, NOT_LEADER)
         return shard, request.body
@@ -189,11 +172,7 @@ def _receipt(records: list[Record], trace: str) -> dict[str, Any]:
     }
 
 
-class _Channels:
-    def __init__(self, node: Node, hosting: RedesignedHosting) -> None:
-        self._node = node
-        self._hosting = hosting
-
+class _Channels(ChannelPaths):
     def stats(self, request: Request) -> Any:
         document = redesigned_stats(self._node, self._hosting, request.query)
         if request.query.get("format") != "json":
@@ -294,28 +273,3 @@ class _Channels:
             return partition.pump(now)
 
         shard.run(change)
-
-    def _begin(self, request: Request) -> tuple[RedesignedShard, str]:
-        # A bad partition is noticed before a bad channel.
-        shard: RedesignedShard | None = None
-        try:
-            shard = _find(self._hosting, request)
-        except HttpError as error:
-            if error.status != _NOT_FOUND:
-                raise
-        _, name = topic_and_channel(request.without_blanks)
-        if shard is None:
-            raise HttpError(404, TOPIC_NOT_EXIST)
-        return shard, name
-
-    def _channel(self, request: Request) -> tuple[RedesignedShard, RedesignedChannel]:
-        shard, name = self._begin(request)
-        channel = shard.partition.channels.get(name)
-        if not isinstance(channel, RedesignedChannel):
-            raise HttpError(404, "CHANNEL_NOT_FOUND")
-        self._check_leader(shard)
-        return shard, channel
-
-    def _check_leader(self, shard: RedesignedShard) -> None:
-        if shard.leader is not self._node:
-            raise HttpError(400, NOT_LEADER)

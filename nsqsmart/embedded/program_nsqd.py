@@ -126,6 +126,7 @@ class Program:
             original.disconnect = _end
             self.nsqd.offer(original_offer(node, original))
         self._teller = LookupdTeller(node, lookupds)
+        node.lookupds = [_shown(each) for each in lookupds]
         self._storage = Storage(options, self.topics, self._teller)
 
     def start(self) -> None:
@@ -140,6 +141,7 @@ class Program:
             port = nsqd.listen_https(options.https_address)
             say(_NAME, f"HTTPS: listening on {_shown((options.https_address[0], port))}")
         self._teller.start(self._everything)
+        nsqd.node.lookupds_changed = self._change_lookupds
         self._storage.start(nsqd.node.loop)
 
     def _everything(self) -> list[tuple[str, int | None, str | None]]:
@@ -150,6 +152,9 @@ class Program:
             told.append((shard.meta.name, number, None))
             told += [(shard.meta.name, number, name) for name in list(shard.partition.channels)]
         return told
+
+    def _change_lookupds(self, addresses: list[str]) -> None:
+        self._teller.change([address(each) for each in addresses])
 
     def stop(self) -> None:
         """Unregister, end every connection, save."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from nsqsmart.embedded.broker.channel import Channel
-from nsqsmart.embedded.broker.consumer import Consumer
+from nsqsmart.embedded.broker.consumer import LIMITED_RDY, Consumer
 from nsqsmart.embedded.connection import Connection
 from nsqsmart.embedded.node import Node
 
 NO_LATENCY = {"count": 0, "percentiles": None}
 _NANOSECONDS_PER_MS = 1_000_000
 _SUBSCRIBED_BUFFER = 4096
-_LIMITED_RDY = 50_000
 
 
 def connections(node: Node) -> dict[int, Connection]:
@@ -65,7 +64,7 @@ def _redesigned(connection: Connection, consumer: Consumer | None) -> dict[str, 
         "timeout_count": 0 if consumer is None else consumer.timed_out,
         "deferred_count": 0,
         "ext_filter": settled.ext_filter or {},
-        "limited_rdy": _LIMITED_RDY,
+        "limited_rdy": LIMITED_RDY if consumer is None else consumer.most,
     }
 
 

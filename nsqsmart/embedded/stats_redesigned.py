@@ -124,7 +124,7 @@ def _channel(channel: RedesignedChannel, known: dict[int, Connection] | None) ->
         "client_num": len(channel.consumers),
         "paused": channel.paused,
         "skipped": channel.skipped,
-        "zan_test_skipped": False,
+        "zan_test_skipped": channel.tests_skipped,
         "delayed_queue_count": 0,
         "delayed_queue_recent": _shown(0),
         "delayed_queue_recent_nano": 0,

@@ -177,6 +177,7 @@ class RedesignedSubscribing:
             layout=MessageLayout(extended and settled.extend_support, detailed),
             sample_rate=settled.sample_rate,
             tag=settled.desired_tag if extended else "",
+            address=connection.remote_address,
             wants=make_filter(settled.ext_filter) if extended else None,
         )
         channel = shard.partition.create_channel(name)

@@ -28,7 +28,7 @@ class _Peer:
     """The thread that talks to one lookup daemon."""
 
     def __init__(self, address: tuple[str, int], node: Node, everything: Callable[[], list[Told]]):
-        self._address = address
+        self.address = address
         self._node = node
         self._everything = everything
         self._queue: SimpleQueue[bytes | None] = SimpleQueue()
@@ -72,7 +72,7 @@ class _Peer:
 
     def _connect(self) -> None:
         node = self._node
-        self._sock = dial(self._address, _TIMEOUT)
+        self._sock = dial(self.address, _TIMEOUT)
         self._sock.sendall(b"  V1")
         document: dict[str, Any] = {
             "broadcast_address": node.options.broadcast_address,
@@ -136,10 +136,22 @@ class LookupdTeller:
         self._node = node
         self._addresses = addresses
         self._peers: list[_Peer] = []
+        self._everything: Callable[[], list[Told]] = list
 
     def start(self, everything: Callable[[], list[Told]]) -> None:
         """Begin to register what *everything* lists, and what is told later."""
-        self._peers = [_Peer(address, self._node, everything) for address in self._addresses]
+        self._everything = everything
+        self.change(self._addresses)
+
+    def change(self, addresses: Sequence[tuple[str, int]]) -> None:
+        """Leave the daemons that are not among *addresses*, and turn to the new ones."""
+        gone = [peer for peer in self._peers if peer.address not in addresses]
+        left = [peer for peer in self._peers if peer not in gone]
+        known = [peer.address for peer in left]
+        new = [address for address in dict.fromkeys(addresses) if address not in known]
+        self._peers = left + [_Peer(address, self._node, self._everything) for address in new]
+        for peer in gone:
+            peer.stop()
 
     def stop(self) -> None:
         """Leave every daemon."""

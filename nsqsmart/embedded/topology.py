@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple
 
@@ -182,6 +182,36 @@ class Topology:
                 return
             self._create(meta)
 
+    def expand(self, topic: str, count: int) -> None:
+        """Make more partitions; raises :class:`CoordinatorRefused`."""
+        with self.lock:
+            meta = self.topics[topic]
+            if count < meta.partitions:
+                raise CoordinatorRefused("the partition number can not be reduced")
+            before, self._placed = self._placed, self._first_of(meta)
+            try:
+                self._create(replace(meta, partitions=count))
+            finally:
+                self._placed = before
+            self._spread(self.topics[topic])
+
+    def update(self, meta: TopicMeta) -> None:
+        """Give a topic another description; an extended one keeps headers from now on."""
+        with self.lock:
+            self._spread(meta)
+
+    def _spread(self, meta: TopicMeta) -> None:
+        self.topics[meta.name] = meta
+        for slot in self.of(meta.name):
+            with slot.shard.lock:
+                slot.shard.meta = meta
+                slot.shard.partition.extend(extended=meta.extended)
+
+    def _first_of(self, meta: TopicMeta) -> int:
+        """Where the partitions of a topic begin, so that new ones go where they would have."""
+        slot = self.slots[meta.name, 0]
+        return [nsqd for nsqd in self.nsqds if nsqd in self.up].index(slot.replicas[0])
+
     def _create(self, meta: TopicMeta) -> None:
         if meta.partitions >= _MAX_PARTITIONS:
             raise CoordinatorRefused("max partition allowed exceed")
@@ -192,6 +222,8 @@ class Topology:
             raise CoordinatorRefused(_NO_NODE)
         step = 1 if spread else meta.replicas
         for number in range(meta.partitions):
+            if (meta.name, number) in self.slots:
+                continue
             first = self._placed + number * step
             replicas = [nodes[(first + each) % len(nodes)] for each in range(meta.replicas)]
             slot = Slot(self._make_shard(meta, number), replicas, set(replicas))

@@ -9,6 +9,8 @@ from typing import Protocol
 from nsqsmart.embedded.broker.records import Record
 from nsqsmart.wire.messages import PLAIN, MessageLayout
 
+LIMITED_RDY = 50_000
+"""What a redesigned nsqd allows each client unless an operator says otherwise (protocol 6.3)."""
 _SLOW_AFTER = 5
 _ERRORS_OVER_RDY = 20
 
@@ -34,6 +36,7 @@ class Subscription:
     layout: MessageLayout = PLAIN
     sample_rate: int = 0
     tag: str = ""
+    address: str = ""
     wants: Callable[[Record], bool] | None = None
     """The server-side filter, None for everything (protocol 2.1.4)."""
 
@@ -42,7 +45,8 @@ class Consumer:
     """One subscribed connection, as its channel sees it.
 
     ``in_flight`` maps the key of a message to it and the time it was delivered, oldest first;
-    ``touched`` holds those whose deadline a TOUCH changed, with that deadline.
+    ``touched`` holds those whose deadline a TOUCH changed, with that deadline. An operator may
+    allow at most ``most`` in flight; a ``muted`` one gets nothing at all.
     """
 
     __slots__ = (
@@ -52,6 +56,8 @@ class Consumer:
         "finished",
         "id",
         "in_flight",
+        "most",
+        "muted",
         "rdy",
         "requeued",
         "sink",
@@ -66,6 +72,8 @@ class Consumer:
         self.subscription = subscription
         self.rdy = 0
         self.closing = False
+        self.muted = False
+        self.most = LIMITED_RDY
         self.in_flight: dict[bytes, tuple[Record, float]] = {}
         self.touched: dict[bytes, tuple[Record, float, float]] = {}
         self.errors = 0
@@ -79,6 +87,10 @@ class Consumer:
     def room(self) -> int:
         """How many messages it may be sent now (protocol 6.3)."""
         limit = self.rdy
+        if limit > self.most:
+            limit = self.most
+        if self.muted:
+            return 0
         if self.errors >= _SLOW_AFTER and limit > 1:
             limit = max(1, limit - self.errors + _SLOW_AFTER)
         return limit - len(self.in_flight) - len(self.touched)

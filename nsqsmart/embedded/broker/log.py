@@ -112,6 +112,10 @@ class Log(ABC):
         """The index of the first record at or behind *offset* bytes."""
         return self.base + bisect_left(self.records, offset, key=lambda record: record.offset)
 
+    def index_of_key(self, key: bytes) -> int:
+        """The index of the first record whose key is not below *key*."""
+        return self.base + bisect_left(self.records, key, key=lambda record: record.key)
+
     def index_at_time(self, timestamp: int) -> int:
         """The index of the first record accepted at or after *timestamp*, in nanoseconds."""
         return self.base + bisect_left(self.records, timestamp, key=lambda record: record.timestamp)

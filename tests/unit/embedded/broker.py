@@ -9,12 +9,8 @@ from typing import Any
 from nsqsmart.embedded.broker.channel import Channel, Limits
 from nsqsmart.embedded.broker.consumer import Consumer, Subscription
 from nsqsmart.embedded.broker.ids import RedesignedIds
-from nsqsmart.embedded.broker.partition import (
-    OriginalPartition,
-    RedesignedPartition,
-    original_partition,
-    redesigned_partition,
-)
+from nsqsmart.embedded.broker.original_partition import OriginalPartition, original_partition
+from nsqsmart.embedded.broker.partition import RedesignedPartition, redesigned_partition
 from nsqsmart.wire.frames import FrameDecoder
 from nsqsmart.wire.messages import RawMessage, decode_message
 

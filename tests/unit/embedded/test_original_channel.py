@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nsqsmart.embedded.broker.original_channel import OriginalChannel
-from nsqsmart.embedded.broker.partition import OriginalPartition
+from nsqsmart.embedded.broker.original_partition import OriginalPartition
 from tests.unit.embedded.broker import Client, join, original, publish
 
 

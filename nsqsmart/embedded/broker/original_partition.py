@@ -1,0 +1,154 @@
+"""A topic of an original nsqd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from nsqsmart.embedded.broker.channel import Channel, Limits
+from nsqsmart.embedded.broker.consumer import Consumer, Sink
+from nsqsmart.embedded.broker.ids import OriginalIds
+from nsqsmart.embedded.broker.log import Entry, OriginalLog
+from nsqsmart.embedded.broker.original_channel import OriginalChannel
+from nsqsmart.embedded.broker.overflow import Overflow
+from nsqsmart.embedded.broker.partition import Partition
+from nsqsmart.embedded.broker.records import Record
+
+
+class OriginalPartition(Partition):
+    """An original topic: it keeps messages until the first channel exists, which gets them all."""
+
+    channels: dict[str, OriginalChannel]  # type: ignore[assignment]
+    make_channel = OriginalChannel
+
+    def __init__(self, log: OriginalLog, limits: Limits, random: Random) -> None:
+        super().__init__(log, limits, random)
+        self.ephemeral = False
+        self.overflow = Overflow(limits.memory_queue, 0)
+        self._dropped: set[int] = set()
+        self._waiting_from = 0
+        self._delayed: list[tuple[Record, float]] = []
+
+    @property
+    def paused(self) -> bool:
+        """Whether messages stay in the topic."""
+        return self.log.frozen
+
+    def pause(self, *, paused: bool) -> None:
+        """Keep messages from the channels, or hand them over (protocol 6.7)."""
+        self.log.freeze(frozen=paused)
+        self._overflow()
+
+    def publish(
+        self, entries: Sequence[Entry], timestamp: int, now: float
+    ) -> tuple[list[Record], list[Sink]]:
+        """What nobody takes at once, and memory has no room for, goes to disk."""
+        stored = super().publish(entries, timestamp, now)
+        self._overflow()
+        return stored
+
+    def _overflow(self) -> None:
+        # The usual case, quickly: less waits than memory has room for.
+        room = self.limits.memory_queue
+        if room and self.log.end - self.log.visible <= room:
+            queues = self.channels.values()
+            if queues and all(channel.backlog.available() <= room for channel in queues):
+                return
+        spilled = self.spill()
+        if spilled and self.keep is not None:
+            self.keep(spilled)
+
+    def depth(self) -> int:
+        """Messages that no channel has been given yet."""
+        start = self.waiting_from()
+        return self.log.end - start - sum(1 for index in self._dropped if index >= start)
+
+    def waiting_from(self) -> int:
+        """The index of the first of them."""
+        start = self.log.visible if self.channels else self._waiting_from
+        return max(start, self.log.base)
+
+    def depth_on_disk(self) -> int:
+        """Those of them that are on disk."""
+        return 0 if self.ephemeral else self.overflow.count(self.waiting_from())
+
+    def spill(self) -> list[tuple[str, list[Record]]]:
+        """What memory has no room for: the records to be written, by channel ("" the topic)."""
+        start, end = self.waiting_from(), self.log.end
+        if self.ephemeral:
+            self._dropped = {index for index in self._dropped if index >= start}
+            room = start + len(self._dropped) + self.limits.memory_queue
+            self._dropped.update(range(max(room, start), end))
+            new = range(end, end)
+        else:
+            new = self.overflow.spill(end - start, self.overflow.count(start), end)
+        spilled = [("", self.log.records[max(new.start, start) - self.log.base :] if new else [])]
+        spilled += [(channel.name, channel.spill()) for channel in self.channels.values()]
+        return [(name, records) for name, records in spilled if records]
+
+    def lose_memory(self) -> None:
+        """The process was killed: only what is on disk is left."""
+        for channel in self.channels.values():
+            channel.lose_memory()
+        start, end = self.waiting_from(), self.log.end
+        if self.limits.memory_queue or self.ephemeral:
+            lost = {index for index in range(start, end) if index not in self.overflow}
+            self._dropped |= lost
+            for channel in self.channels.values():
+                channel.leave_out(lost)
+        self._delayed.clear()
+        left = {record.index for each in self.channels.values() for record, _ in each.unfinished()}
+        left.update(index for index in range(start, end) if index not in self._dropped)
+        self.log.lost = set(range(self.log.base, end)) - left
+
+    def publish_deferred(
+        self, body: bytes, timestamp: int, now: float, delay: float
+    ) -> tuple[Record, list[Sink]]:
+        """DPUB: delivered *delay* seconds from now."""
+        record = self.log.append(body, timestamp)
+        if delay > 0:
+            for channel in self.channels.values():
+                channel.defer_new(record, now + delay)
+            if not self.channels:
+                self._delayed.append((record, now + delay))
+        woken = self.pump(now)
+        self._overflow()
+        return record, woken
+
+    def _beginning(self) -> int:
+        return self.log.visible if self.channels else self._waiting_from
+
+    def create_channel(self, name: str, *, start: int | None = None) -> Channel:
+        """The first channel takes over what the topic kept."""
+        new = name not in self.channels
+        channel = super().create_channel(name, start=start)
+        if new:
+            channel.leave_out(self._dropped)
+        for record, due in self._delayed:
+            channel.defer_new(record, due)
+        self._delayed.clear()
+        if new:
+            self._overflow()
+        return channel
+
+    def delete_channel(self, name: str) -> list[Consumer]:
+        """After the last one the topic keeps messages again."""
+        gone = super().delete_channel(name)
+        if not self.channels:
+            self._waiting_from = self.log.visible
+        return gone
+
+    def empty(self) -> None:
+        """Forget what no channel has been given."""
+        self._dropped.clear()
+        if self.channels:
+            self.log.clear_invisible()
+            self.overflow.clear(self.log.end)
+        else:
+            self._waiting_from = self.log.end
+            self._delayed.clear()
+
+
+def original_partition(node: int, limits: Limits, random: Random) -> OriginalPartition:
+    """An empty original topic on node number *node*."""
+    return OriginalPartition(OriginalLog(OriginalIds(node)), limits, random)
