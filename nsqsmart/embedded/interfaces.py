@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from nsqsmart.embedded.hosting import OriginalTopics, RedesignedHosting
 from nsqsmart.embedded.http import Router
 from nsqsmart.embedded.node import Node
-from nsqsmart.embedded.nsqd_http_original import original_nsqd_router
-from nsqsmart.embedded.nsqd_http_redesigned import redesigned_nsqd_router
 from nsqsmart.embedded.session import Commands, original_commands, redesigned_commands
 
 
@@ -22,9 +20,14 @@ class Offer:
 
 def original_offer(node: Node, topics: OriginalTopics) -> Offer:
     """An original nsqd."""
+    # A program speaks one dialect, and must start at once: the other one's paths stay unread.
+    from nsqsmart.embedded.nsqd_http_original import original_nsqd_router  # noqa: PLC0415
+
     return Offer(original_commands(topics), original_nsqd_router(node, topics))
 
 
 def redesigned_offer(node: Node, hosting: RedesignedHosting) -> Offer:
     """A redesigned nsqd."""
+    from nsqsmart.embedded.nsqd_http_redesigned import redesigned_nsqd_router  # noqa: PLC0415
+
     return Offer(redesigned_commands(hosting), redesigned_nsqd_router(node, hosting))

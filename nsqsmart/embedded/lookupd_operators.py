@@ -152,17 +152,6 @@ class Operators:
         return answer
 
 
-def set_log_level(request: Request) -> None:
-    """/loglevel/set, of all redesigned servers: judged, and without effect."""
-    text = request.query.get("loglevel")
-    if not text:
-        raise HttpError(400, "MISSING_ARG_LEVEL")
-    try:
-        atoi(text.encode())
-    except GoError as error:
-        raise HttpError(400, "BAD_LEVEL_STRING") from error
-
-
 def _partition(request: Request) -> int:
     text = request.query.get("partition")
     if not text:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Protocol
 
-from nsqsmart.embedded.arguments import (
-    any_topic,
-)
+from nsqsmart.embedded.arguments import any_topic, set_log_level
 from nsqsmart.embedded.http import HttpError, Request, Response, Route, Router
 from nsqsmart.embedded.lookup_answers import NO_CHANNEL
 from nsqsmart.embedded.lookupd_admin import Admin, Cluster
-from nsqsmart.embedded.lookupd_operators import Operators, set_log_level
+from nsqsmart.embedded.lookupd_operators import Operators
 from nsqsmart.embedded.options import VERSIONS
 from nsqsmart.embedded.registrations import Peer, Registrations, distinct
 from nsqsmart.embedded.shard import TopicMeta

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from nsqsmart.embedded.arguments import set_log_level
 from nsqsmart.embedded.broker.records import Record
 from nsqsmart.embedded.broker.redesigned_channel import RedesignedChannel
 from nsqsmart.embedded.gotext import GoError, atoi
 from nsqsmart.embedded.hosting import RedesignedShard
 from nsqsmart.embedded.http import HttpError, Request, Route
-from nsqsmart.embedded.lookupd_operators import set_log_level
 from nsqsmart.embedded.nsqd_http_finding import ChannelPaths
 from nsqsmart.wire.answers import TOPIC_NOT_EXIST
 
@@ -20,6 +20,30 @@ _HOUR = 3600.0
 _PARTITION_SHIFT = 50
 _MAX_PARTITION = 1024
 _END = "commit log end of file"
+_RPC_STATS = (
+    "RPCCalls",
+    "RPCTime",
+    "BytesWritten",
+    "BytesRead",
+    "ReadCalls",
+    "ReadErrors",
+    "WriteCalls",
+    "WriteErrors",
+    "DialCalls",
+    "DialErrors",
+    "AcceptCalls",
+    "AcceptErrors",
+)
+_ERROR_STATS = (
+    "WriteEpochError",
+    "WriteNotLeaderError",
+    "WriteQuorumError",
+    "WriteBusyError",
+    "RpcCheckFailed",
+    "LeadershipError",
+    "TopicCoordMissingError",
+    "LocalErr",
+)
 
 
 class Operators(ChannelPaths):
@@ -43,6 +67,7 @@ class Operators(ChannelPaths):
             "/channel/unskipZanTest": Route(
                 _POST, lambda each: self.skip_tests(each, skipped=False)
             ),
+            "/coordinator/stats": Route(_GET, self.coordinator_stats),
             "/serverstats": Route(_GET, self.server_stats),
             "/loglevel/set": Route(_POST, lambda request: set_log_level(request.without_blanks)),
         }
@@ -135,6 +160,16 @@ class Operators(ChannelPaths):
             "health": "OK",
             "start_time": started,
             "server_pub_failed": 0,
+        }
+
+    def coordinator_stats(self, request: Request) -> dict[str, Any]:  # noqa: ARG002 - the interface has it
+        """How replication goes: here nothing ever fails that is counted."""
+        if not self._hosting.coordinated:
+            raise HttpError(500, "Coordinator is disabled.")
+        return {
+            "rpc_stats": dict.fromkeys(_RPC_STATS, 0),
+            "ErrStats": {**dict.fromkeys(_ERROR_STATS, 0), "OtherCoordErrs": {}},
+            "topic_coord_stats": [],
         }
 
     # --------------------------------------------------------------------------------- channels
