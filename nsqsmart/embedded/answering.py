@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from nsqsmart.embedded.broker.consumer import Consumer
@@ -79,6 +80,17 @@ def finish_many(connection: Connection, ids: list[bytes]) -> None:
         connection.dirty.update(woken)
     for position, reason in failed:
         _answer_failed(connection, "FIN", ids[position], reason)
+    if redesigned and channel.ordered and len(failed) < len(ids):
+        _replicate(connection, shard.confirm_hold)
+
+
+def _replicate(connection: Connection, hold: Callable[[], bool] | None) -> None:
+    """Wait until other nodes know of a FIN; the next message has gone out meanwhile (cluster 9)."""
+    if hold is None:
+        return
+    connection.flush()
+    if not hold():
+        raise not_writable(fatal=True)
 
 
 def requeue(connection: Connection, command: Command) -> None:

@@ -93,7 +93,6 @@ class Leadership:
         """Bring what the shard refuses in line with the state of its replicas."""
         shard = slot.shard
         missing = slot.in_sync - self._topology.alive()
-        ready = slot.leader is not None and not missing
         shard.consumable = not slot.unready
         if slot.resigned:
             shard.refusal = not_leader
@@ -102,7 +101,12 @@ class Leadership:
         waiting = slot.leader is not None and bool(missing) and slot.writable
         shard.hold = (lambda write: self._replicate(slot, write)) if waiting else None
         # An ordered FIN needs the quorum as a write does (protocol 5.3).
-        shard.confirm_refused = not slot.has_quorum or not ready
+        shard.confirm_refused = not slot.has_quorum or slot.leader is None
+        shard.confirm_hold = (lambda: self._confirm(slot)) if missing else None
+        if missing:
+            slot.complete.clear()
+        else:
+            slot.complete.set()
         if not waiting:
             slot.deadline = None
             slot.settled.set()
@@ -133,6 +137,13 @@ class Leadership:
             raise Refused(write.failed, "pub timeout while pop wait queue", fatal=False)
         # The write that failed says so; what comes after it learns who does not lead any more.
         raise not_leader() if resigned and not write.batch else not_writable()
+
+    def _confirm(self, slot: Slot) -> bool:
+        """An ordered FIN waits for silent members too; whether they have it then (cluster 9).
+
+        Unlike a publish that fails, it does not make the leader resign.
+        """
+        return slot.complete.wait(self._script.confirm_timeout) and not slot.shard.confirm_refused
 
     def _patience(self, slot: Slot) -> float:
         """A node that has ended refuses connections: nobody waits for that."""

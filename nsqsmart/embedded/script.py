@@ -24,6 +24,11 @@ class Script:
     ordered_copies: int = 0
 
     @property
+    def confirm_timeout(self) -> float:
+        """How long an ordered FIN waits for a silent replica: 11 s where a write waits 12."""
+        return self.replication_timeout * 11 / 12
+
+    @property
     def queue_wait(self) -> float:
         """How long a queued publish waits before it is refused for that alone (cluster 12)."""
         return self.replication_timeout / 4

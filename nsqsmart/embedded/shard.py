@@ -59,7 +59,8 @@ class Shard(Generic[P]):
 
     ``leader`` is the node that serves it; on an original nsqd the node itself. ``refusal`` says
     why it takes no writes, None when it does; ``hold`` is set while writes must wait for replicas
-    that do not answer; ``confirm_refused`` while ordered channels cannot replicate a FIN.
+    that do not answer; ``confirm_refused`` while ordered channels cannot replicate a FIN,
+    ``confirm_hold`` while they wait for that, and say whether it worked.
     """
 
     def __init__(self, meta: TopicMeta, number: int, partition: P, loop: Loop) -> None:
@@ -72,6 +73,7 @@ class Shard(Generic[P]):
         self.hold: Callable[[Write], None] | None = None
         self.consumable = True
         self.confirm_refused = False
+        self.confirm_hold: Callable[[], bool] | None = None
         self.asleep = False
         self._loop = loop
         self._armed = inf

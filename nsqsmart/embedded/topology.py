@@ -33,7 +33,8 @@ class Slot:
     """A partition and the nodes it lives on.
 
     ``leader`` is None while there is none. ``said_farewell`` are in-sync members that ended in
-    order; ``deadline`` is when those who wait for a silent member give up, None if nobody waits.
+    order; ``deadline`` is when those who wait for a silent member give up, None if nobody waits;
+    ``complete`` is set while every in-sync member answers.
     """
 
     shard: RedesignedShard
@@ -48,6 +49,7 @@ class Slot:
     said_farewell: set[Nsqd] = field(default_factory=set)
     deadline: float | None = None
     settled: threading.Event = field(default_factory=threading.Event)
+    complete: threading.Event = field(default_factory=threading.Event)
 
     @property
     def has_quorum(self) -> bool:

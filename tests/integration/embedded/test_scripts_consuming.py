@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -117,6 +118,34 @@ def test_fin_without_quorum(connect) -> None:
         consumer.subscribe(SUB_ORDERED)
         consumer.finish(consumer.message())
         assert consumer.message().body == b"b"
+
+
+def test_fin_while_a_follower_is_silent(connect) -> None:
+    with Cluster(nsqds=2, lookupds=1, election_delay=60.0, replication_timeout=0.3) as cluster:
+        cluster.create_topic("t", replicas=2, ordered=True)
+        cluster.create_channel("t", "c")
+        leader, follower = cluster.leader("t"), cluster.nsqds[1]
+        publish(connect(leader), b"a", b"b")
+        consumer = connect(leader)
+        consumer.subscribe(SUB_ORDERED)
+        first = consumer.message()
+        cluster.kill(follower)
+        asked = time.monotonic()
+        consumer.finish(first)
+        # The leader has it, and goes on; only then it is told that nobody else has.
+        assert consumer.message().body == b"b"
+        assert consumer.error() == NOT_WRITABLE
+        assert time.monotonic() - asked >= 0.25
+        assert consumer.ended()
+        # Nothing was published: the leader has not resigned, and does not repeat the first.
+        consumer = connect(leader)
+        consumer.subscribe(SUB_ORDERED)
+        second = consumer.message()
+        assert (second.body, second.attempts) == (b"b", 1)
+        consumer.finish(second)
+        cluster.restart(follower)
+        publish(connect(leader), b"c")
+        assert consumer.message().body == b"c"
 
 
 @pytest.fixture
