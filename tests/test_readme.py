@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""What the README and the documentation show is what happens."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import pytest
 from tests.helpers import ROOT
 
 README = (ROOT / "README.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", README, re.DOTALL)
+PAGES = [README, *(page.read_text() for page in sorted((ROOT / "docs").glob("*.md")))]
+EXAMPLE = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.DOTALL)
+EXAMPLES = [found for page in PAGES for found in EXAMPLE.findall(page)]
 
 
 @pytest.mark.parametrize(("code", "printed"), EXAMPLES)
-def test_an_example_prints_what_the_readme_says(code, printed, tmp_path):
+def test_an_example_prints_what_the_page_says(code, printed, tmp_path):
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],

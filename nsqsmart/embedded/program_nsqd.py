@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from nsqsmart.embedded.telling import LookupdTeller
 from nsqsmart.names import Dialect
 
 _NAME = "nsqd"
+_RARE_COLLECTIONS = (100_000, 50, 1000)
 _IGNORED = "accepted and ignored"
 FLAGS = {
     **COMMON,
@@ -190,4 +192,6 @@ def run(arguments: Sequence[str]) -> int:
         if program is not None:
             program.stop()
 
+    # Stored messages are many and form no cycles: to look for those among them costs a quarter.
+    gc.set_threshold(*_RARE_COLLECTIONS)
     return run_until_signal(_NAME, start, stop)

@@ -49,3 +49,12 @@ class OriginalIds:
         else:
             self._tick, self._sequence = tick, 0
         return b"%016x" % (self._tick << 22 | self._node | self._sequence)
+
+    def take_many(self, timestamp: int, count: int) -> list[bytes]:
+        """The next *count* ids, at least one."""
+        first = self.take(timestamp)
+        if self._sequence + count > _SEQUENCE_MASK:
+            return [first, *(self.take(timestamp) for _ in range(count - 1))]
+        base = self._tick << 22 | self._node | self._sequence
+        self._sequence += count - 1
+        return [b"%016x" % number for number in range(base, base + count)]

@@ -37,3 +37,9 @@ def test_original_ids_stay_unique_when_a_tick_is_used_up_or_the_clock_goes_back(
     ids = OriginalIds(1)
     taken = [ids.take(NOW) for _ in range(5000)] + [ids.take(NOW - 10**9) for _ in range(10)]
     assert taken == sorted(set(taken))
+
+
+def test_many_ids_at_once_are_those_that_one_after_another_would_be():
+    one, other = OriginalIds(5), OriginalIds(5)
+    for count in (1, 100, 4000, 300, 1):
+        assert one.take_many(NOW, count) == [other.take(NOW) for _ in range(count)]
