@@ -93,19 +93,46 @@ class BatchReader:
     def __iter__(self) -> Iterator[bytes]:
         """Message by message; whoever stops early leaves the rest to be taken for commands."""
         count = self._count()
-        limit = self._connection.node.options.max_msg_size
         try:
             for position in range(count):
-                size = int.from_bytes(self._take(4, position), signed=True)
-                if not 0 < size <= limit:
-                    raise _bad_entry(position, size, limit)
-                yield self._take(size, None)
+                yield self._next(position)
         finally:
             self._finish()
 
     def read(self) -> list[bytes]:
         """Every message, judged; raises :class:`Refused`."""
-        return list(self)
+        count = self._count()
+        bodies: list[bytes] = []
+        try:
+            while len(bodies) < count:
+                self._cut_whole(bodies, count)
+                if len(bodies) < count:
+                    bodies.append(self._next(len(bodies)))
+        finally:
+            self._finish()
+        return bodies
+
+    def _next(self, position: int) -> bytes:
+        """The message that comes next, the *position*-th."""
+        limit = self._connection.node.options.max_msg_size
+        size = int.from_bytes(self._take(4, position), signed=True)
+        if not 0 < size <= limit:
+            raise _bad_entry(position, size, limit)
+        return self._take(size, None)
+
+    def _cut_whole(self, bodies: list[bytes], count: int) -> None:
+        """Add to *bodies* what is held whole and is as it should be: nearly all of a batch."""
+        data, position, end = self._data, self._position, len(self._data)
+        limit = self._connection.node.options.max_msg_size
+        for _ in range(count - len(bodies)):
+            start = position + 4
+            size = int.from_bytes(data[position:start])
+            stop = start + size
+            if not 0 < size <= limit or stop > end:
+                break
+            bodies.append(data[start:stop])
+            position = stop
+        self._position = position
 
     def _count(self) -> int:
         limit = (self._connection.node.options.max_body_size - 4) // 5
