@@ -6,6 +6,7 @@ import struct
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate, repeat
 
 from nsqsmart.embedded.broker.ids import OriginalIds, RedesignedIds
 from nsqsmart.embedded.broker.records import (
@@ -173,17 +174,16 @@ class OriginalLog(Log):
         self._ids = ids
 
     def append_all(self, entries: Sequence[Entry], timestamp: int) -> list[Record]:
-        """Store several messages, in order: one loop, for it is what a batch costs most."""
-        pack, overhead = _pack, RECORD_OVERHEAD
-        offset, index = self.next_offset, self.end
-        added: list[Record] = []
-        ids = self._ids.take_many(timestamp, len(entries))
-        for (body, _, _), message_id in zip(entries, ids, strict=True):
-            size = len(body) + overhead
-            frame = pack(size, MESSAGE, timestamp, 1, message_id) + body
-            added.append(Record(frame, message_id, index, offset, size, None))
-            offset += size
-            index += 1
+        """Store several messages, in order: column by column, or a batch costs twice as much."""
+        bodies = [body for body, _, _ in entries]
+        ids = self._ids.take_many(timestamp, len(bodies))
+        sizes = [len(body) + RECORD_OVERHEAD for body in bodies]
+        heads = map(_pack, sizes, repeat(MESSAGE), repeat(timestamp), repeat(1), ids)
+        frames = map(bytes.__add__, heads, bodies)
+        *offsets, offset = accumulate(sizes, initial=self.next_offset)
+        index = self.end + len(bodies)
+        indexes = range(self.end, index)
+        added = list(map(Record, frames, ids, indexes, offsets, sizes, repeat(None)))
         self.records += added
         self.next_offset = offset
         if not self.frozen:
