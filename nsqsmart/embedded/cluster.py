@@ -51,6 +51,7 @@ class Cluster:
         self.dialect = Dialect(options.get("dialect", Dialect.REDESIGNED))
         self._options = options
         self._scope = Scope("nsqsmart-embedded", logging=options.get("log", True))
+        self._scope.faults.dialect = self.dialect
         self._closed = False
         self.nsqds: list[Nsqd] = []
         """The nsqds; they stay in the list when they are killed."""

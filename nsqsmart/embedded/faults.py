@@ -5,7 +5,8 @@
 A fault counts the commands that match from the moment it was added, and acts on the nth (and on
 the ``times - 1`` after it). What is matched is a verb as it stands on the wire (``PUB``, ``SUB``,
 ``FIN``), a frame that is about to be sent (``MESSAGE``, ``HEARTBEAT``, ``RESPONSE``, ``ERROR``),
-or a path of an HTTP interface (``/lookup``).
+or a path of an HTTP interface of an nsqd or a lookup daemon (``/pub``, ``/lookup``). A fault that
+could never act is refused when it is added.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import threading
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
+
+from nsqsmart.embedded.fault_targets import FRAMES, WITHOUT_TOPIC, complaint, is_path
+from nsqsmart.names import Dialect
 
 ALWAYS = 1_000_000_000
 
@@ -29,6 +33,10 @@ class Action(Enum):
     STALL = auto()
     MOVE_LEADER = auto()
     NO_PARTITIONS = auto()
+
+
+_ON_FRAMES = (Action.GARBAGE, Action.RESET, Action.CLOSE, Action.STALL)
+_STATUSES = (200, 599)
 
 
 class Place(NamedTuple):
@@ -48,7 +56,7 @@ class Named(Protocol):
 
 
 class FaultUnknown(ValueError):
-    """The fault has no action, or one that this command cannot have."""
+    """The fault could never act: no such command, no action, or one that it cannot have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +174,70 @@ def on(
     topic: str | None = None,
     partition: int | None = None,
 ) -> Fault:
-    """A fault on the *nth* such command; *nsqd* is one server of the cluster, any if None."""
+    """A fault on the *nth* such command; *nsqd* is one server of the cluster, any if None.
+
+    Raises :class:`FaultUnknown` if no server knows the command.
+    """
+    _refuse(complaint(command))
     node = None if nsqd is None else nsqd.name
     return Fault(
         Match(command=command, nth=nth, times=times, node=node, topic=topic, partition=partition)
     )
+
+
+def _refuse(complaint: str) -> None:
+    if complaint:
+        raise FaultUnknown(complaint)
+
+
+def _match_complaint(match: Match, dialect: Dialect | None) -> str:
+    """What of the conditions can never hold."""
+    command = match.command
+    if match.nth < 1 or match.times < 1:
+        return f"nth={match.nth}, times={match.times} on {command}: both are counted from 1"
+    if match.partition is not None and dialect is Dialect.ORIGINAL:
+        return f"partition={match.partition} on {command}: an original cluster has no partitions"
+    if (match.topic, match.partition) == (None, None):
+        return ""
+    if command in WITHOUT_TOPIC | FRAMES - {"MESSAGE"}:
+        given = f"topic={match.topic!r}" if match.topic is not None else f"{match.partition=}"
+        return f"{given.removeprefix('match.')} on {command}: it is about no topic"
+    return ""
+
+
+def _action_complaint(fault: Fault, dialect: Dialect | None) -> str:
+    """Why the command cannot have the action."""
+    command, action = fault.match.command, fault.action
+    if action is None:
+        return f"say what happens on {command}: .reply(...), .reset()"
+    if action is Action.NO_PARTITIONS and command != "/lookup":
+        return f"only /lookup answers with no partitions, not {command}"
+    if command in FRAMES and (fault.execute or action not in _ON_FRAMES):
+        done = f"store_then_{action.name.lower()}" if _stores(fault) else action.name.lower()
+        known = ", ".join(f".{each.name.lower()}()" for each in _ON_FRAMES)
+        return f".{done}() on the frame {command}: only {known} make sense there"
+    if action is Action.MOVE_LEADER:
+        return _move_complaint(command, dialect)
+    if is_path(command) and action is Action.REPLY and not _is_status(fault.code):
+        return f".reply({fault.code!r}) on {command}: a path answers a status, 200 to 599"
+    return ""
+
+
+def _stores(fault: Fault) -> bool:
+    """Whether it was made by one of the store_then methods; others carry commands out as well."""
+    return fault.execute and fault.action not in (Action.DELAY, Action.MOVE_LEADER)
+
+
+def _move_complaint(command: str, dialect: Dialect | None) -> str:
+    if dialect is Dialect.ORIGINAL:
+        return f".move_leader() on {command}: topics of an original cluster have no leader to move"
+    if is_path(command) or command in WITHOUT_TOPIC:
+        return f".move_leader() on {command}: only a command about a partition has a leader to move"
+    return ""
+
+
+def _is_status(code: str) -> bool:
+    return code.isdecimal() and _STATUSES[0] <= int(code) <= _STATUSES[1]
 
 
 class FaultBook:
@@ -181,14 +248,16 @@ class FaultBook:
         self._lock = threading.Lock()
         self.armed = False
         """Whether there is any: looked at for every command, without the lock."""
+        self.dialect: Dialect | None = None
+        """What the servers speak; None if that is not known."""
 
     def add(self, fault: Fault) -> Fault:
-        """Begin to count for *fault*; raises :class:`FaultUnknown` if it does nothing."""
-        command = fault.match.command
-        if fault.action is None:
-            raise FaultUnknown(f"say what happens on {command}: .reply(...), .reset()")
-        if fault.action is Action.NO_PARTITIONS and command != "/lookup":
-            raise FaultUnknown(f"only /lookup answers with no partitions, not {command}")
+        """Begin to count for *fault*; raises :class:`FaultUnknown` if it could never act."""
+        _refuse(
+            complaint(fault.match.command, self.dialect)
+            or _match_complaint(fault.match, self.dialect)
+            or _action_complaint(fault, self.dialect)
+        )
         with self._lock:
             self._faults.append(fault)
             self.armed = True

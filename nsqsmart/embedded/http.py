@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
 _MAX_HEAD = 64 * 1024
+_LINGER_RST = struct.pack("ii", 1, 0)
 _REASONS = {
     100: "Continue",
     200: "OK",
@@ -157,6 +159,10 @@ def _family(path: str) -> str:
     return f"{head}/*" if name else path
 
 
+class ResetConnection(Exception):
+    """Raised instead of an answer: the connection ends by RST."""
+
+
 class _Gone(Exception):
     """The client has left, or must."""
 
@@ -193,6 +199,9 @@ class HttpConnection:
                 self._sock = self._context.wrap_socket(self._sock, server_side=True)
             while self._serve_one():
                 pass
+        except ResetConnection:
+            with suppress(OSError):
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RST)
         except (_Gone, OSError, ValueError):
             pass
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from nsqsmart.embedded.connection import Connection
@@ -10,6 +11,8 @@ from nsqsmart.embedded.gotext import shown
 from nsqsmart.embedded.refusals import EndOfStream, Refused
 from nsqsmart.wire.command_decoder import Command
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE
+
+log = logging.getLogger(__name__)
 
 Handler = Callable[[Connection, Command], bytes | None]
 
@@ -61,7 +64,7 @@ class Misbehaviour:
             if fault.action is Action.DELAY:
                 self._wait(fault.seconds)
             elif fault.action is Action.MOVE_LEADER:
-                connection.node.scope.move_leader(topic, partition or 0)
+                self._move_leader(topic, partition or 0)
             if fault.action in (Action.DELAY, Action.MOVE_LEADER):
                 return handler(connection, command)
             if fault.execute:
@@ -94,6 +97,13 @@ class Misbehaviour:
             return fault.code not in _ACKNOWLEDGEMENTS
         return fault.code not in _NOT_FATAL or command.verb in _SUBSCRIBING | {b"FIN"}
 
+    def _move_leader(self, topic: str, partition: int) -> None:
+        """Where there is no leader to move, the client still gets the answer to its command."""
+        try:
+            self._connection.node.scope.move_leader(topic, partition)
+        except (LookupError, ValueError):
+            log.exception("a fault cannot move the leader of %r/%d", topic, partition)
+
     def _wait(self, seconds: float) -> None:
         """Others must not wait for what this connection has already got to say."""
         self._connection.flush()
@@ -114,13 +124,13 @@ class Misbehaviour:
     # ------------------------------------------------------------------------------- frames out
 
     def _tap(self, frames: list[bytes]) -> list[bytes]:
-        """Faults on frames: only garbage, reset, close and stall make sense there."""
+        """Faults on frames; the book takes none but garbage, reset, close and stall."""
         node = self._connection.node
         if not node.faults.armed:
             return frames
         kept: list[bytes] = []
-        for position, frame in enumerate(frames):
-            fault = node.fault(_kind(frame))
+        for frame in frames:
+            fault = self._frame_fault(frame)
             if fault is None:
                 kept.append(frame)
                 continue
@@ -133,11 +143,15 @@ class Misbehaviour:
             if fault.action is Action.RESET:
                 self._connection.abort()
                 return kept
-            if fault.action is Action.CLOSE:
-                self._connection.node.loop.call_soon(self._connection.end)
-                return kept
-            kept += frames[position : position + 1]
+            node.loop.call_soon(self._connection.end)
+            return kept
         return kept
+
+    def _frame_fault(self, frame: bytes) -> Fault | None:
+        kind, shard = _kind(frame), self._connection.shard
+        if kind != "MESSAGE" or shard is None:
+            return self._connection.node.fault(kind)
+        return self._connection.node.fault(kind, shard.meta.name, shard.number)
 
 
 def _kind(frame: bytes) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+import threading
 from contextlib import suppress
 from typing import Protocol
 
 from nsqsmart.embedded.http import HttpServer, Request, Response, Router
 from nsqsmart.embedded.listening import Accept, Listener
+from nsqsmart.embedded.misbehaving_http import misbehave, place_of
 from nsqsmart.embedded.node import Node, Scope
 from nsqsmart.embedded.options import NsqdOptions
 from nsqsmart.embedded.session import Commands, Session
@@ -41,6 +43,7 @@ class Nsqd:
         self._listeners: list[Listener] = []
         self._commands: Commands | None = None
         self._router: Router | None = None
+        self._closing = threading.Event()
         self._http = HttpServer(self._answer, options.max_body_size + _HTTP_SLACK)
 
     @property
@@ -74,6 +77,7 @@ class Nsqd:
     def listen(self) -> None:
         """Open the ports; raises OSError if one is taken."""
         node = self.node
+        self._closing.clear()
         try:
             tcp = self._listen(self._tcp_wanted, self._accept)
             self._tcp_wanted = (self._tcp_wanted[0], tcp)
@@ -112,9 +116,13 @@ class Nsqd:
         node = self.node
         if node.hung:
             node.gate.wait()
-        node.note(0, f"{request.method} {request.path}", request.query.get("topic", ""))
+        place = place_of(node.name, request)
+        node.note(0, f"{request.method} {request.path}", place.topic)
+        fault = node.fault(request.path, place.topic, place.partition)
         assert self._router is not None  # noqa: S101 - offered before it listens
-        return self._router.answer(request)
+        if fault is None:
+            return self._router.answer(request)
+        return misbehave(fault, request, self._router, self._closing)
 
     def stop_listening(self) -> None:
         """Refuse new connections."""
@@ -123,16 +131,21 @@ class Nsqd:
             with suppress(OSError):
                 listener.close()
 
+    def _release(self) -> None:
+        """Threads that wait go on, and see that it is over."""
+        self.node.gate.set()
+        self._closing.set()
+
     def begin_stop(self) -> None:
         """Close the ports and tell every connection to end, without waiting."""
         self.stop_listening()
-        self.node.gate.set()
+        self._release()
         for connection in self.node.connections():
             connection.end()
 
     def stop(self, *, abruptly: bool) -> None:
         """Close the ports and end every connection."""
         self.stop_listening()
-        self.node.gate.set()
+        self._release()
         self.node.end_connections(abruptly=abruptly)
         self._http.end()

@@ -10,17 +10,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from nsqsmart.embedded.commandlog import CommandLog
-from nsqsmart.embedded.faults import Action, Fault, FaultBook, Place
+from nsqsmart.embedded.faults import FaultBook
 from nsqsmart.embedded.gotext import shown
-from nsqsmart.embedded.http import HttpServer, Request, Response, Router, dumps
+from nsqsmart.embedded.http import HttpServer, Request, Response, Router
 from nsqsmart.embedded.listening import Listener
 from nsqsmart.embedded.loop import Loop
+from nsqsmart.embedded.misbehaving_http import misbehave, place_of
 from nsqsmart.embedded.registering import PeerProtocol
 from nsqsmart.embedded.registrations import Registrations
 from nsqsmart.names import Dialect
 
 _MAX_BODY = 1024 * 1024
-_OK = 200
 _INACTIVE_AFTER = {Dialect.ORIGINAL: 300.0, Dialect.REDESIGNED: 60.0}
 _TOMBSTONE_LIFETIME = {Dialect.ORIGINAL: 45.0, Dialect.REDESIGNED: float("inf")}
 
@@ -109,25 +109,11 @@ class Nsqlookupd:
             self._log.add(self.name, 0, f"{request.method} {request.path}", topic)
         fault = None
         if self._faults.armed:
-            fault = self._faults.take(request.path, Place(self.name, topic))
+            fault = self._faults.take(request.path, place_of(self.name, request))
         assert self.router is not None  # noqa: S101 - set before it listens
         if fault is None:
             return self.router.answer(request)
-        return self._misbehave(fault, request, self.router)
-
-    def _misbehave(self, fault: Fault, request: Request, router: Router) -> Response | None:
-        if fault.action is Action.DELAY:
-            self.closing.wait(fault.seconds)
-            return router.answer(request)
-        if fault.action is Action.NO_PARTITIONS:
-            return _without_partitions(router.answer(request))
-        if fault.action is Action.REPLY:
-            return Response(int(fault.code), fault.text.encode())
-        if fault.action is Action.GARBAGE:
-            return Response(body=fault.data)
-        if fault.action is Action.STALL:
-            self.closing.wait()
-        return None
+        return misbehave(fault, request, self.router, self.closing)
 
     def _stop_listening(self) -> None:
         listeners, self._listeners = self._listeners, []
@@ -146,18 +132,6 @@ class Nsqlookupd:
         self._http.end()
         for session in peers:
             session.join(1.0)
-
-
-def _without_partitions(answer: Response) -> Response:
-    """The answer of a daemon that the nsqds have still to come back to."""
-    if answer.status != _OK:
-        return answer
-    document = json.loads(answer.body)
-    known = document.get("data", document)
-    known["producers"] = []
-    if "partitions" in known:
-        known["partitions"] = {}
-    return answer._replace(body=dumps(document))
 
 
 class PeerSession:

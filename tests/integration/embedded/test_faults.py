@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import time
 
 import pytest
 
 from nsqsmart.embedded import Cluster, faults
+from nsqsmart.embedded.fault_targets import FRAMES, targets
 from nsqsmart.embedded.faults import FaultUnknown
 from nsqsmart.wire import commands
 from tests.integration.embedded.rawclient import http
@@ -134,6 +136,120 @@ def test_faults_on_lookups(cluster) -> None:
     assert http("GET", second, "/lookup?topic=t")[0] == 200
     assert http("GET", first, "/lookup?topic=t") == (503, "no")
     assert http("GET", first, "/lookup?topic=t")[0] == 200
+
+
+@pytest.fixture(params=["original", "redesigned"])
+def either(request):
+    """A cluster of each dialect, with a topic."""
+    cluster = request.getfixturevalue(request.param)
+    cluster.create_topic("t")
+    cluster.create_channel("t", "c")
+    return cluster
+
+
+def publish(cluster, body=b"x"):
+    return http("POST", cluster.nsqds[0].http_address, "/pub?topic=t", body=body)
+
+
+def test_the_known_targets_are_what_the_servers_have(either) -> None:
+    nsqd, lookupd = either.nsqds[0], either.lookupds[0]
+    verbs = {verb.decode() for verb in nsqd._commands.handlers}
+    paths = {*nsqd._router._routes, *lookupd.router._routes}
+    assert targets(either.dialect) == verbs | paths | FRAMES
+
+
+def test_a_path_of_an_nsqd_answers_a_status_once(either) -> None:
+    fault = either.faults.add(faults.on("/pub", nsqd=either.nsqds[0], topic="t").reply("503", "no"))
+    assert http("GET", either.nsqds[0].http_address, "/ping")[0] == 200
+    assert publish(either) == (503, "no")
+    assert (fault.acted, either.stored("t")) == (1, [])
+    assert publish(either)[0] == 200
+
+
+def test_a_path_of_an_nsqd_does_it_and_denies_it(either) -> None:
+    either.faults.add(faults.on("/pub").store_then_reply("500", "no"))
+    assert publish(either) == (500, "no")
+    assert [message.body for message in either.stored("t")] == [b"x"]
+
+
+def test_a_path_of_an_nsqd_is_late_or_answers_garbage(either) -> None:
+    either.faults.add(faults.on("/pub").delay(0.2))
+    asked = time.monotonic()
+    assert publish(either)[0] == 200
+    assert time.monotonic() - asked >= 0.2
+    either.faults.add(faults.on("/pub").garbage(b"%%%"))
+    assert publish(either) == (200, "%%%")
+    assert len(either.stored("t")) == 1
+
+
+@pytest.mark.parametrize("server", ["nsqds", "lookupds"])
+def test_http_connections_end_as_they_are_told_to(either, server) -> None:
+    address = getattr(either, server)[0].http_address
+    for fault, reset in ((faults.on("/ping").close(), False), (faults.on("/ping").reset(), True)):
+        either.faults.add(fault)
+        with socket.create_connection(address, 5) as sock:
+            sock.sendall(b"GET /ping HTTP/1.1\r\n\r\n")
+            if reset:
+                with pytest.raises(ConnectionResetError):
+                    sock.recv(1)
+            else:
+                assert sock.recv(1) == b""
+
+
+@pytest.mark.parametrize("server", ["nsqds", "lookupds"])
+def test_a_stalled_path_says_nothing_and_ends_with_its_server(either, server) -> None:
+    server = getattr(either, server)[0]
+    either.faults.add(faults.on("/ping").stall())
+    with socket.create_connection(server.http_address, 0.3) as sock:
+        sock.sendall(b"GET /ping HTTP/1.1\r\n\r\n")
+        with pytest.raises(TimeoutError):
+            sock.recv(1)
+        assert http("GET", server.http_address, "/ping")[0] == 200
+        either.kill(server)
+        sock.settimeout(5)
+        assert sock.recv(1) == b""
+    either.restart(server)
+    either.faults.add(faults.on("/ping").delay(0.2))
+    asked = time.monotonic()
+    assert http("GET", server.http_address, "/ping")[0] == 200
+    assert time.monotonic() - asked >= 0.2
+
+
+def test_a_fault_on_a_path_may_name_the_partition(cluster) -> None:
+    leader = cluster.leader("t").http_address
+    cluster.faults.add(faults.on("/pub", partition=0).reply("503"))
+    assert http("POST", leader, "/pub?topic=t", body=b"x")[0] == 200
+    assert http("POST", leader, "/pub?topic=t&partition=0", body=b"x")[0] == 503
+
+
+def test_faults_on_messages_of_a_topic(cluster, producer, connect) -> None:
+    consumer = connect(cluster.leader("t"))
+    other = cluster.faults.add(faults.on("MESSAGE", topic="else").reset())
+    fault = cluster.faults.add(faults.on("MESSAGE", nth=2, topic="t", partition=0).reset())
+    consumer.subscribe(commands.sub("t", "c", 0), 5)
+    producer.ask(PUB)
+    consumer.message()
+    producer.ask(PUB)
+    assert consumer.reset()
+    assert (fault.acted, other.seen) == (1, 0)
+
+
+def test_a_leader_that_cannot_move_leaves_the_session_alive(cluster, producer, caplog) -> None:
+    cluster.faults.add(faults.on("PUB").move_leader())
+    assert producer.refused(commands.pub("unknown", b"x", 0)).startswith("E_")
+    assert "a fault cannot move the leader of 'unknown'/0" in caplog.text
+    assert cluster.leader("t").listening
+
+
+def test_what_a_cluster_can_never_do_is_refused(original, redesigned) -> None:
+    with pytest.raises(FaultUnknown, match="original cluster have no leader to move"):
+        original.faults.add(faults.on("PUB").move_leader())
+    with pytest.raises(FaultUnknown, match=r"move_leader\(\) on /lookup"):
+        redesigned.faults.add(faults.on("/lookup").move_leader())
+    with pytest.raises(FaultUnknown, match="redesigned servers know no 'DPUB'"):
+        redesigned.faults.add(faults.on("DPUB").reset())
+    assert not original.faults.armed
+    assert not redesigned.faults.armed
 
 
 def test_a_fault_must_do_something(cluster) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 
-from nsqsmart.embedded.faults import Action, FaultBook, FaultUnknown, Place, on
+from nsqsmart.embedded.faults import Action, Fault, FaultBook, FaultUnknown, Match, Place, on
+from nsqsmart.names import Dialect
 
 HERE = Place("a:1", "t", 0)
 
@@ -82,3 +84,111 @@ def test_cleared_faults_do_not_act() -> None:
     book.add(on("PUB").reset())
     book.clear()
     assert (book.armed, acts(book, times=1)) == (False, [False])
+
+
+@pytest.mark.parametrize(
+    ("command", "near"),
+    [
+        ("PUBB", "PUB"),
+        ("pub", "PUB"),
+        ("MESAGE", "MESSAGE"),
+        ("/lokup", "/lookup"),
+        ("/PUB", "/pub"),
+        ("lookup", "/lookup"),
+    ],
+)
+def test_a_misspelt_command_is_refused_with_the_nearest(command: str, near: str) -> None:
+    text = rf"know no '{command}'; did you mean '{near}'\? \(known: AUTH, .*PUB.*/lookup"
+    with pytest.raises(FaultUnknown, match=text):
+        on(command)
+    with pytest.raises(FaultUnknown, match=text):
+        FaultBook().add(Fault(Match(command=command)).reset())
+
+
+@pytest.mark.parametrize("command", ["", "QQQQQQQQ", "/config/*", "/config/", "/lookup?topic=t"])
+def test_no_server_has_it(command: str) -> None:
+    with pytest.raises(FaultUnknown, match="servers know no"):
+        on(command)
+
+
+def test_an_option_has_a_path_of_its_own() -> None:
+    FaultBook().add(on("/config/log_level").reply("503"))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "its_own", "foreign"),
+    [
+        (Dialect.ORIGINAL, "DPUB", "PUB_EXT"),
+        (Dialect.REDESIGNED, "PUB_EXT", "DPUB"),
+        (Dialect.REDESIGNED, "/listlookup", "/topic/empty"),
+    ],
+)
+def test_a_command_of_the_other_dialect(dialect: Dialect, its_own: str, foreign: str) -> None:
+    book = FaultBook()
+    book.dialect = dialect
+    book.add(on(its_own).reset())
+    with pytest.raises(FaultUnknown, match=f"{dialect} servers know no '{foreign}'"):
+        book.add(on(foreign).reset())
+
+
+NO_SENSE: list[tuple[str, Callable[[Fault], Fault], str]] = [
+    ("MESSAGE", lambda fault: fault.reply("E_X"), r"\.reply\(\) on the frame MESSAGE"),
+    ("RESPONSE", lambda fault: fault.delay(1), r"\.delay\(\) on the frame RESPONSE"),
+    ("ERROR", lambda fault: fault.move_leader(), r"\.move_leader\(\) on the frame ERROR"),
+    ("HEARTBEAT", lambda fault: fault.store_then_reset(), r"\.store_then_reset\(\) on the frame"),
+    ("MESSAGE", lambda fault: fault.no_partitions(), "only /lookup"),
+    ("PUB", lambda fault: fault.no_partitions(), "only /lookup"),
+    ("/lookup", lambda fault: fault.move_leader(), r"\.move_leader\(\) on /lookup"),
+    ("/pub", lambda fault: fault.move_leader(), r"\.move_leader\(\) on /pub"),
+    ("IDENTIFY", lambda fault: fault.move_leader(), r"\.move_leader\(\) on IDENTIFY"),
+    ("/pub", lambda fault: fault.reply("E_PUB_FAILED"), r"reply\('E_PUB_FAILED'\) on /pub"),
+    ("/pub", lambda fault: fault.reply("99"), r"\.reply\('99'\) on /pub"),
+]
+
+
+@pytest.mark.parametrize(("command", "finish", "text"), NO_SENSE)
+def test_an_action_that_makes_no_sense(
+    command: str, finish: Callable[[Fault], Fault], text: str
+) -> None:
+    book = FaultBook()
+    with pytest.raises(FaultUnknown, match=text):
+        book.add(finish(on(command)))
+    assert not book.armed
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (on("HEARTBEAT", topic="t").reset(), "topic='t' on HEARTBEAT"),
+        (on("RESPONSE", partition=0).reset(), "partition=0 on RESPONSE"),
+        (on("IDENTIFY", topic="t").reset(), "topic='t' on IDENTIFY"),
+        (on("PUB", nth=0).reset(), "nth=0, times=1 on PUB"),
+        (on("PUB", times=0).reset(), "nth=1, times=0 on PUB"),
+    ],
+)
+def test_a_condition_that_never_holds(fault: Fault, text: str) -> None:
+    with pytest.raises(FaultUnknown, match=text):
+        FaultBook().add(fault)
+
+
+@pytest.mark.parametrize("command", ["MESSAGE", "HEARTBEAT", "RESPONSE", "ERROR"])
+def test_what_makes_sense_on_frames(command: str) -> None:
+    book = FaultBook()
+    for fault in (
+        on(command).reset(),
+        on(command).close(),
+        on(command).stall(),
+        on(command).garbage(b"x"),
+    ):
+        book.add(fault)
+    book.add(on("MESSAGE", topic="t", partition=0).reset())
+
+
+def test_original_servers_have_no_leaders_and_no_partitions() -> None:
+    book = FaultBook()
+    book.add(on("PUB").move_leader())
+    book.dialect = Dialect.ORIGINAL
+    with pytest.raises(FaultUnknown, match="original cluster have no leader to move"):
+        book.add(on("PUB").move_leader())
+    with pytest.raises(FaultUnknown, match="partition=0 on PUB"):
+        book.add(on("PUB", partition=0).reset())
