@@ -46,7 +46,7 @@ def publish_fails(peer: Peer, **options: object) -> PublishError:
         pytest.raises(PublishError) as caught,
     ):
         producer.publish("t", b"x", timeout=TIMEOUT)
-    assert time.monotonic() - started < TIMEOUT + 0.5
+    assert time.monotonic() - started < TIMEOUT + 5
     return caught.value
 
 

@@ -283,7 +283,7 @@ def test_a_silent_client_is_dropped_after_so_many_heartbeats(dialect, beats, con
         frames = 0
         while connection.any_frame() is not None:
             frames += 1
-        assert beats - 0.3 < time.monotonic() - began < beats + 0.9
+        assert beats - 0.3 < time.monotonic() - began < beats + 5
         assert beats - 1 <= frames <= beats
 
 

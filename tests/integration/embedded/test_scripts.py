@@ -205,17 +205,17 @@ def test_follower_loss(connect) -> None:
     cluster, consumer, texts, waited = losing_a_follower(connect, 3, "kill", sent)
     with cluster:
         assert texts == [NOT_WRITABLE, NOT_WRITABLE, f"E_MPUB_FAILED {QUEUED}"]
-        assert 0.9 < waited < 3
+        assert 0.9 < waited < 8
         asked = time.monotonic()
         assert connect(cluster.leader("t")).refused(PUB) == NOT_WRITABLE
-        assert time.monotonic() - asked < 0.5
+        assert time.monotonic() - asked < 0.9
         assert lookup(cluster, "w") == NOBODY
         assert lookup(cluster, "r") == led_by(cluster.leader("t"))
         assert consumer.silent(0.05)
         assert cluster.stored("t") == []
 
 
-@pytest.mark.parametrize(("end", "least", "most"), [("kill", 0.9, 3.0), ("terminate", 0.0, 0.8)])
+@pytest.mark.parametrize(("end", "least", "most"), [("kill", 0.9, 8.0), ("terminate", 0.0, 0.8)])
 def test_follower_loss_without_a_majority(connect, end, least, most) -> None:
     cluster, consumer, texts, waited = losing_a_follower(connect, 2, end, [PUB])
     with cluster:

@@ -13,7 +13,7 @@ from nsqsmart.errors import ConnectError, ConnectionLost, ResponseTimeout, Trans
 from nsqsmart.names import Address
 from nsqsmart.net.sockets import Socket, dial
 
-SLACK = 0.5
+SLACK = 5
 
 
 @pytest.fixture
