@@ -43,6 +43,10 @@ class Site(Protocol):
     def make_topic(self, name: str, *, partitions: int, replicas: int, ordered: bool) -> None:
         """Make a topic with one channel, and wait until it takes messages."""
 
+
+class Led(Site, Protocol):
+    """Servers whose topics have leaders."""
+
     def kill_leader(self, topic: str, partition: int) -> None:
         """End the nsqd that leads it, by SIGKILL."""
 
@@ -113,9 +117,6 @@ class OriginalSite:
             post(http, f"/topic/create?topic={name}")
             post(http, f"/channel/create?topic={name}&channel={CHANNEL}")
         wait_for(lambda: len(self._producers(f"/lookup?topic={name}")) == 2, "both nsqds have it")
-
-    def kill_leader(self, topic: str, partition: int) -> None:
-        raise NotImplementedError("an original topic has no leader")
 
 
 class RedesignedSite:

@@ -84,7 +84,7 @@ class Publisher:
         if topology is None or not topology.targets:
             return _Call(self, Publication(topic, body), deadline).run()
         target = self.rotation.pick(topology.targets)
-        command = commands.with_body(commands.prefix("PUB", topic, target.partition), body)
+        command = commands.pub(topic, body, target.partition)
         started = monotonic()
         try:
             self.exchange(target, command, None, deadline)
@@ -265,10 +265,11 @@ class _Call:
                 raise NotSupported(f"{target.address} is an original nsqd: it cannot trace")
             trace_id = None
         if trace_id is None:
-            line = commands.prefix("PUB", publication.topic, target.partition)
-            return commands.with_body(line, publication.body), None
-        line = commands.prefix("PUB_TRACE", publication.topic, target.partition)
-        return commands.traced_body(line, publication.body, trace_id), trace_id
+            return commands.pub(publication.topic, publication.body, target.partition), None
+        command = commands.pub_trace(
+            publication.topic, publication.body, trace_id, target.partition
+        )
+        return command, trace_id
 
     def _receipt(self, target: Target, traced: TracedReceipt | None) -> Receipt:
         tries = len(self._failed.attempts) + 1 if self._failed else 1

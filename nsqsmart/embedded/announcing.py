@@ -35,13 +35,7 @@ class LocalAnnouncer:
     def connect(self) -> None:
         """Introduce the node to every daemon that listens, and tell it everything."""
         node = self._nsqd.node
-        info = {
-            "broadcast_address": node.options.broadcast_address,
-            "hostname": node.hostname,
-            "tcp_port": node.tcp_port,
-            "http_port": node.http_port,
-            "version": node.options.version,
-        }
+        info = node.introduction()
         for number, lookupd in enumerate(self._lookupds):
             if not lookupd.listening or lookupd in self._peers:
                 continue
@@ -52,9 +46,9 @@ class LocalAnnouncer:
             peer.seen_at = float("inf")
             self._peers[lookupd] = peer
             for shard in self._topics.local():
-                lookupd.registrations.register(peer, Key(shard.meta.name, NO_PARTITION), None)
+                key = Key(shard.meta.name, NO_PARTITION)
+                lookupd.registrations.register(peer, key, None)
                 for channel in list(shard.partition.channels):
-                    key = Key(shard.meta.name, NO_PARTITION)
                     lookupd.registrations.register(peer, key, channel)
 
     def disconnect(self, lookupd: Nsqlookupd | None = None) -> None:

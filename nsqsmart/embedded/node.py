@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 from nsqsmart.embedded.commandlog import CommandLog
 from nsqsmart.embedded.faults import Fault, FaultBook, Place
@@ -75,6 +75,16 @@ class Node:
         self._connections: set[Served] = set()
         self._numbers = count(1)
         self._lock = threading.Lock()
+
+    def introduction(self) -> dict[str, Any]:
+        """What it tells a lookup daemon of itself (protocol 7.6)."""
+        return {
+            "broadcast_address": self.options.broadcast_address,
+            "hostname": self.hostname,
+            "tcp_port": self.tcp_port,
+            "http_port": self.http_port,
+            "version": self.options.version,
+        }
 
     def next_number(self) -> int:
         """The number of a new connection, from 1."""

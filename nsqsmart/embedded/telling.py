@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any
 from urllib.parse import quote
 
 from nsqsmart.embedded.fetching import dial, get_json
@@ -74,13 +73,7 @@ class _Peer:
         node = self._node
         self._sock = dial(self.address, _TIMEOUT)
         self._sock.sendall(b"  V1")
-        document: dict[str, Any] = {
-            "broadcast_address": node.options.broadcast_address,
-            "hostname": node.hostname,
-            "tcp_port": node.tcp_port,
-            "http_port": node.http_port,
-            "version": node.options.version,
-        }
+        document = node.introduction()
         if node.options.redesigned:
             document["distributed_id"] = ""
         body = json.dumps(document).encode()

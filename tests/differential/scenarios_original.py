@@ -322,23 +322,21 @@ def what_a_lost_consumer_held_waits_for_its_timeout(play):
 
 @scenario
 def a_paused_channel_delivers_nothing(play):
-    client = consumer(play, 10)
-    play.http("POST", "/channel/pause?topic=@T@&channel=ch")
-    publish(play, b"x")
-    client.silence()
-    stats(play)
-    play.http("POST", "/channel/unpause?topic=@T@&channel=ch")
-    client.message()
+    deliver_after_a_pause(play, "channel", "topic=@T@&channel=ch")
 
 
 @scenario
 def a_paused_topic_gives_its_channels_nothing(play):
+    deliver_after_a_pause(play, "topic", "topic=@T@")
+
+
+def deliver_after_a_pause(play: Player, kind: str, query: str) -> None:
     client = consumer(play, 10)
-    play.http("POST", "/topic/pause?topic=@T@")
+    play.http("POST", f"/{kind}/pause?{query}")
     publish(play, b"x")
     client.silence()
     stats(play)
-    play.http("POST", "/topic/unpause?topic=@T@")
+    play.http("POST", f"/{kind}/unpause?{query}")
     client.message()
 
 

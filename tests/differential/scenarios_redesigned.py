@@ -8,7 +8,7 @@ from collections.abc import Callable
 from nsqsmart.wire import commands
 from nsqsmart.wire.messages import MessageLayout
 from tests.differential.player import Connection, Player
-from tests.differential.scenarios_original import identify
+from tests.differential.scenarios_original import commands_before_a_subscription, identify
 
 Scenario = Callable[[Player], None]
 SCENARIOS: dict[str, Scenario] = {}
@@ -361,13 +361,7 @@ def unknown_commands(play):
         client.closed()
 
 
-@scenario
-def commands_before_a_subscription(play):
-    lines = (b"RDY 1\n", b"CLS\n", b"FIN 0123456789abcdef\n", b"REQ 0123456789abcdef 0\n")
-    for line in (*lines, b"TOUCH 0123456789abcdef\n"):
-        client = play.connect()
-        client.ask(line)
-        client.closed()
+scenario(commands_before_a_subscription)
 
 
 @scenario

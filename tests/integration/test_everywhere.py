@@ -14,7 +14,7 @@ import nsqsmart
 from nsqsmart.errors import OrderingNotSupported, TopicNotExist
 from tests.helpers import eventually
 from tests.integration.consuming import Handled
-from tests.sites import CHANNEL, Site, embedded_site, real_site
+from tests.sites import CHANNEL, Led, Site, embedded_site, real_site
 
 # Real redesigned clusters take their time to make a topic.
 pytestmark = pytest.mark.timeout(300)
@@ -58,7 +58,7 @@ def original(request, start) -> Site:
 
 
 @pytest.fixture(scope="module", params=sites("redesigned"))
-def redesigned(request, start) -> Site:
+def redesigned(request, start) -> Led:
     return start(request.param)
 
 
