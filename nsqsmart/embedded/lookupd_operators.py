@@ -184,8 +184,8 @@ def _is_stable(topology: Topology) -> bool:
 def _load(topology: Topology, nsqd: Nsqd) -> dict[str, Any]:
     """Made of the messages that a node holds; the real figures count rates too."""
     slots = list(topology.slots.values())
-    led = sum(len(slot.shard.partition.log.records) for slot in slots if slot.leader is nsqd)
-    held = sum(len(slot.shard.partition.log.records) for slot in slots if nsqd in slot.replicas)
+    led = sum(len(slot.shard.partition.log) for slot in slots if slot.leader is nsqd)
+    held = sum(len(slot.shard.partition.log) for slot in slots if nsqd in slot.replicas)
     known = describe(nsqd)
     return {
         **{name: known[name] for name in _SHOWN},

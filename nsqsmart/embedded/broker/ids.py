@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _PARTITION_SHIFT = 50
 _EPOCH_TICKS = 1288834974288
 _TICK_SHIFT = 20
@@ -38,8 +40,8 @@ class OriginalIds:
         self._tick = 0
         self._sequence = 0
 
-    def take(self, timestamp: int) -> bytes:
-        """The next id; *timestamp* in nanoseconds since the epoch."""
+    def take(self, timestamp: int) -> int:
+        """The next id, of which the 16 digits are made; *timestamp* in ns since the epoch."""
         tick = (timestamp >> _TICK_SHIFT) - _EPOCH_TICKS
         if tick <= self._tick:
             self._sequence = (self._sequence + 1) & _SEQUENCE_MASK
@@ -48,13 +50,12 @@ class OriginalIds:
                 self._tick += 1
         else:
             self._tick, self._sequence = tick, 0
-        return b"%016x" % (self._tick << 22 | self._node | self._sequence)
+        return self._tick << 22 | self._node | self._sequence
 
-    def take_many(self, timestamp: int, count: int) -> list[bytes]:
+    def take_many(self, timestamp: int, count: int) -> Sequence[int]:
         """The next *count* ids, at least one."""
         first = self.take(timestamp)
         if self._sequence + count > _SEQUENCE_MASK:
             return [first, *(self.take(timestamp) for _ in range(count - 1))]
-        base = self._tick << 22 | self._node | self._sequence
         self._sequence += count - 1
-        return [b"%016x" % number for number in range(base, base + count)]
+        return range(first, first + count)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from abc import ABC, abstractmethod
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate, repeat
 
+from nsqsmart.embedded.broker.batches import HEAD, Batch
 from nsqsmart.embedded.broker.ids import OriginalIds, RedesignedIds
 from nsqsmart.embedded.broker.records import (
     RECORD_OVERHEAD,
@@ -23,8 +23,6 @@ Entry = tuple[bytes, int, Extension | None]
 _DROP_AT_ONCE = 4096
 _SIZE_WORD = 4
 _NO_TRACE = bytes(8)
-# The frame of a first delivery in the plain layout (protocol 3.1); its size is the record's.
-_pack = struct.Struct(">IIQH16s").pack
 
 
 class RecordTooLong(Exception):
@@ -39,24 +37,34 @@ class Log(ABC):
     """
 
     def __init__(self, *, extended: bool = False) -> None:
-        self.records: list[Record] = []
         self.base = 0
+        self.end = 0
+        """The index behind the last record."""
         self.visible = 0
         self.next_offset = 0
         self.extended = extended
         self.frozen = False
         self.lost: set[int] = set()
         """Indexes of records that a killed process took with it."""
+        self._records: list[Record] = []
+
+    def __len__(self) -> int:
+        """How many records are still there."""
+        return self.end - self.base
 
     @property
-    def end(self) -> int:
-        """The index behind the last record."""
-        return self.base + len(self.records)
+    def records(self) -> list[Record]:
+        """Every record that is still there."""
+        self._make(self.end)
+        return self._records
+
+    def _make(self, stop: int) -> None:  # noqa: B027 - for most there is nothing to do
+        """Make the records before index *stop*, where that was put off."""
 
     @property
     def start_offset(self) -> int:
         """The offset of the oldest record that is still there."""
-        return self.records[0].offset if self.records else self.next_offset
+        return self._records[0].offset if self._records else self.next_offset
 
     @abstractmethod
     def _identify(self, timestamp: int, trace_id: int) -> tuple[bytes, bytes]:
@@ -71,29 +79,31 @@ class Log(ABC):
         size = length + RECORD_OVERHEAD
         if self.extended:
             size += extension_size(ext)
-        offset, records = self.next_offset, self.records
-        index = self.base + len(records)
-        frame = _pack(length + RECORD_OVERHEAD, MESSAGE, timestamp, 1, message_id) + body
+        offset, index = self.next_offset, self.end
+        frame = HEAD.pack(length + RECORD_OVERHEAD, MESSAGE, timestamp, 1, message_id) + body
         record = Record(frame, key, index, offset, size, ext)
-        records.append(record)
-        self.next_offset = offset + size
-        if not self.frozen:
-            self.visible = index + 1
+        self._records.append(record)
+        self._grow(1, size)
         return record
 
+    def _grow(self, count: int, size: int) -> None:
+        self.end += count
+        self.next_offset += size
+        if not self.frozen:
+            self.visible = self.end
+
     def append_all(self, entries: Sequence[Entry], timestamp: int) -> list[Record]:
-        """Store several messages, in order."""
+        """Store several messages, in order; the records, where somebody wants to know them."""
         append = self.append
         return [append(body, timestamp, trace, ext) for body, trace, ext in entries]
 
     def restore(self, frame: bytes, offset: int, size: int, ext: Extension | None) -> None:
         """Take back a record of an earlier life."""
-        message_id = frame[18:34]
-        key, index = self._known(message_id), self.base + len(self.records)
-        self.records.append(Record(frame, key, index, offset, size, ext))
-        self.next_offset = offset + size
-        if not self.frozen:
-            self.visible = index + 1
+        record = Record(frame, b"", self.end, offset, size, ext)
+        record.key = self._known(record.id)
+        self._records.append(record)
+        self.next_offset = offset
+        self._grow(1, size)
 
     @abstractmethod
     def _known(self, message_id: bytes) -> bytes:
@@ -107,7 +117,9 @@ class Log(ABC):
 
     def read(self, start: int, stop: int) -> list[Record]:
         """The visible records of [start, stop)."""
-        return self.records[max(start - self.base, 0) : min(stop, self.visible) - self.base]
+        stop = min(stop, self.visible)
+        self._make(stop)
+        return self._records[max(start - self.base, 0) : stop - self.base]
 
     def index_at_offset(self, offset: int) -> int:
         """The index of the first record at or behind *offset* bytes."""
@@ -125,17 +137,19 @@ class Log(ABC):
         """Forget the records before *index*; in large steps, because lists shift."""
         count = index - self.base
         if count >= _DROP_AT_ONCE:
-            del self.records[:count]
+            self._make(index)
+            del self._records[:count]
             self.base = index
 
     def clear_invisible(self) -> None:
         """Forget the records that channels may not read yet."""
         del self.records[self.visible - self.base :]
+        self.end = self.visible
 
     def clear(self) -> None:
         """Forget every record; offsets and indexes go on."""
+        del self.records[:]
         self.base = self.visible = self.end
-        self.records = []
 
 
 class RedesignedLog(Log):
@@ -167,31 +181,50 @@ class RedesignedLog(Log):
 
 
 class OriginalLog(Log):
-    """Ids of hexadecimal digits, made of the time."""
+    """Ids of hexadecimal digits, made of the time.
+
+    Nobody is told the id of what was published, so the records of a batch are made when somebody
+    reads them; publishing and reading then cost about the same.
+    """
 
     def __init__(self, ids: OriginalIds) -> None:
         super().__init__()
         self._ids = ids
+        self._unread: deque[Batch] = deque()
+
+    def append(
+        self, body: bytes, timestamp: int, trace_id: int = 0, ext: Extension | None = None
+    ) -> Record:
+        """Store a message behind the batches that nobody has read."""
+        self._make(self.end)
+        return super().append(body, timestamp, trace_id, ext)
 
     def append_all(self, entries: Sequence[Entry], timestamp: int) -> list[Record]:
-        """Store several messages, in order: column by column, or a batch costs twice as much."""
+        """Store several messages, in order; their records are for those who read them."""
+        if len(entries) == 1 and not self._unread:
+            return [super().append(entries[0][0], timestamp)]
         bodies = [body for body, _, _ in entries]
         ids = self._ids.take_many(timestamp, len(bodies))
-        sizes = [len(body) + RECORD_OVERHEAD for body in bodies]
-        heads = map(_pack, sizes, repeat(MESSAGE), repeat(timestamp), repeat(1), ids)
-        frames = map(bytes.__add__, heads, bodies)
-        *offsets, offset = accumulate(sizes, initial=self.next_offset)
-        index = self.end + len(bodies)
-        indexes = range(self.end, index)
-        added = list(map(Record, frames, ids, indexes, offsets, sizes, repeat(None)))
-        self.records += added
-        self.next_offset = offset
-        if not self.frozen:
-            self.visible = index
-        return added
+        batch = Batch(bodies, timestamp, ids, self.end, self.next_offset)
+        self._unread.append(batch)
+        self._grow(len(bodies), batch.size)
+        return []
+
+    def _make(self, stop: int) -> None:
+        unread = self._unread
+        while unread and unread[0].first < stop:
+            self._records += unread.popleft().records()
+
+    @property
+    def start_offset(self) -> int:
+        """The offset of the oldest record that is still there."""
+        if self._unread and not self._records:
+            return self._unread[0].offset
+        return super().start_offset
 
     def _identify(self, timestamp: int, trace_id: int) -> tuple[bytes, bytes]:  # noqa: ARG002 - the interface has it
-        message_id = self._ids.take(timestamp)
+        (number,) = self._ids.take_many(timestamp, 1)
+        message_id = b"%016x" % number
         return message_id, message_id
 
     def _known(self, message_id: bytes) -> bytes:

@@ -40,26 +40,28 @@ class OriginalChannel(Channel):
             return self.depth()
         return self.overflow.count(self.backlog.cursor, self.backlog.left_out)
 
-    def spill(self) -> list[Record]:
+    def spill(self) -> range:
         """What does not fit in memory any more: to be written to disk, or dropped."""
         limit = self.limits.memory_queue
         if limit and self.backlog.available() <= limit:
-            return []
+            return range(0)
         if self.ephemeral:
-            return self._drop()
-        new = self.overflow.spill(self.depth(), self.depth_on_disk(), self.log.visible)
-        left_out = self.backlog.left_out
-        return [
-            record for record in self.log.read(new.start, new.stop) if record.index not in left_out
-        ]
+            self._drop()
+            return range(0)
+        return self.overflow.spill(self.depth(), self.depth_on_disk(), self.log.visible)
 
-    def _drop(self) -> list[Record]:
+    def waiting(self, indexes: range) -> list[Record]:
+        """The records of *indexes*, but for those that are read past."""
+        left_out = self.backlog.left_out
+        found = self.log.read(indexes.start, indexes.stop) if indexes else []
+        return [record for record in found if record.index not in left_out]
+
+    def _drop(self) -> None:
         """An ephemeral channel has no disk."""
         excess = self.depth() - self.limits.memory_queue
         if excess > 0:
             end = self.log.visible
             self.leave_out(range(max(end - excess, self.backlog.cursor), end))
-        return []
 
     def unfinished(self) -> list[tuple[Record, int]]:
         """Everything that waits, is in flight or is deferred, each with its deliveries so far."""

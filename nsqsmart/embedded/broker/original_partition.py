@@ -54,9 +54,14 @@ class OriginalPartition(Partition):
             queues = self.channels.values()
             if queues and all(channel.backlog.available() <= room for channel in queues):
                 return
-        spilled = self.spill()
-        if spilled and self.keep is not None:
-            self.keep(spilled)
+        own = self._spill()
+        spilled = [(channel, channel.spill()) for channel in self.channels.values()]
+        if self.keep is None:
+            return
+        kept = [("", self.log.records[own.start - self.log.base :] if own else [])]
+        kept += [(channel.name, channel.waiting(indexes)) for channel, indexes in spilled]
+        if written := [(name, records) for name, records in kept if records]:
+            self.keep(written)
 
     def depth(self) -> int:
         """Messages that no channel has been given yet."""
@@ -72,19 +77,16 @@ class OriginalPartition(Partition):
         """Those of them that are on disk."""
         return 0 if self.ephemeral else self.overflow.count(self.waiting_from())
 
-    def spill(self) -> list[tuple[str, list[Record]]]:
-        """What memory has no room for: the records to be written, by channel ("" the topic)."""
+    def _spill(self) -> range:
+        """What memory has no room for, to be written to disk; or it is dropped."""
         start, end = self.waiting_from(), self.log.end
         if self.ephemeral:
             self._dropped = {index for index in self._dropped if index >= start}
             room = start + len(self._dropped) + self.limits.memory_queue
             self._dropped.update(range(max(room, start), end))
-            new = range(end, end)
-        else:
-            new = self.overflow.spill(end - start, self.overflow.count(start), end)
-        spilled = [("", self.log.records[max(new.start, start) - self.log.base :] if new else [])]
-        spilled += [(channel.name, channel.spill()) for channel in self.channels.values()]
-        return [(name, records) for name, records in spilled if records]
+            return range(end, end)
+        new = self.overflow.spill(end - start, self.overflow.count(start), end)
+        return range(max(new.start, start), new.stop)
 
     def lose_memory(self) -> None:
         """The process was killed: only what is on disk is left."""

@@ -65,8 +65,9 @@ def original(**limits: Any) -> OriginalPartition:
 
 def publish(partition: Any, *bodies: bytes, now: float = 0.0) -> list[bytes]:
     """The keys of the stored messages."""
-    records, _ = partition.publish([(body, 0, None) for body in bodies], NOW, now)
-    return [record.key for record in records]
+    start = partition.log.end
+    partition.publish([(body, 0, None) for body in bodies], NOW, now)
+    return [record.key for record in partition.log.records[start - partition.log.base :]]
 
 
 def join(channel: Channel, client: Client, rdy: int = 100, now: float = 0.0) -> Client:

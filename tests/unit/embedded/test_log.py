@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from unittest import mock
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsqsmart.embedded.broker import log as log_module
 from nsqsmart.embedded.broker.ids import OriginalIds, RedesignedIds
 from nsqsmart.embedded.broker.log import OriginalLog, RecordTooLong, RedesignedLog
 from nsqsmart.embedded.broker.records import Extension
@@ -122,3 +127,40 @@ def test_an_original_record_is_known_by_its_whole_id() -> None:
     copy = OriginalLog(OriginalIds(1))
     copy.restore(record.frame, record.offset, record.size, None)
     assert copy.records[0].key == record.id
+
+
+def visible(log) -> list[tuple[object, ...]]:
+    return [
+        (record.index, record.offset, record.size, record.id, record.body, record.timestamp)
+        for record in log.read(log.base, log.end)
+    ]
+
+
+STEPS = {
+    "batch": lambda log: log.append_all([(b"x" * size, 0, None) for size in (1, 5, 2)], NOW),
+    "one": lambda log: log.append_all([(b"one", 0, None)], NOW),
+    "deferred": lambda log: log.append(b"deferred", NOW),
+    "freeze": lambda log: log.freeze(frozen=True),
+    "thaw": lambda log: log.freeze(frozen=False),
+    "shrink": OriginalLog.clear_invisible,
+    "clear": OriginalLog.clear,
+    "drop": lambda log: log.drop_before(log.visible),
+}
+
+
+def place(log) -> tuple[int, ...]:
+    return log.base, log.end, log.start_offset, log.next_offset, len(log)
+
+
+@given(steps=st.lists(st.sampled_from(sorted(STEPS)), max_size=12))
+@mock.patch.object(log_module, "_DROP_AT_ONCE", 1)
+def test_a_batch_that_nobody_read_is_as_one_that_was(steps) -> None:
+    """Whether its records were made at once or later cannot be told."""
+    put_off, at_once = OriginalLog(OriginalIds(1)), OriginalLog(OriginalIds(1))
+    for step in steps:
+        for log in (put_off, at_once):
+            STEPS[step](log)
+        assert len(at_once.records) == len(at_once)
+        assert place(put_off) == place(at_once)
+    assert visible(put_off) == visible(at_once)
+    assert [record.index for record in put_off.records] == list(range(put_off.base, put_off.end))
