@@ -12,9 +12,9 @@ def main(arguments: list[str]) -> int:
     """Run a server until SIGTERM or SIGINT; the exit code."""
     program, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if program == "nsqd":
-        from nsqsmart.embedded.program_nsqd import run  # noqa: PLC0415 - only what is needed
+        from nsqsmart.embedded.nsqd.program import run  # noqa: PLC0415 - only what is needed
     elif program == "nsqlookupd":
-        from nsqsmart.embedded.program_nsqlookupd import run  # noqa: PLC0415
+        from nsqsmart.embedded.nsqlookupd.program import run  # noqa: PLC0415
     else:
         print(_USAGE, file=sys.stderr)  # noqa: T201 - a program prints
         return 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, NamedTuple, Self, Unpack
 
-from nsqsmart.embedded.backend import Backend, TopicWish
+from nsqsmart.embedded.backends.backend import Backend, TopicWish
+from nsqsmart.embedded.backends.original import OriginalBackend
+from nsqsmart.embedded.backends.redesigned import RedesignedBackend
 from nsqsmart.embedded.broker.log import RedesignedLog
 from nsqsmart.embedded.broker.records import Record
 from nsqsmart.embedded.cluster_options import (
@@ -16,13 +18,11 @@ from nsqsmart.embedded.cluster_options import (
 )
 from nsqsmart.embedded.commandlog import CommandLog
 from nsqsmart.embedded.faults import FaultBook
-from nsqsmart.embedded.node import Scope
-from nsqsmart.embedded.nsqd import Nsqd
-from nsqsmart.embedded.nsqlookupd import LookupdOptions, Nsqlookupd
-from nsqsmart.embedded.options import NsqdOptions
-from nsqsmart.embedded.original_backend import OriginalBackend
-from nsqsmart.embedded.redesigned_backend import RedesignedBackend
-from nsqsmart.embedded.shard import Shard
+from nsqsmart.embedded.nsqd.node import Scope
+from nsqsmart.embedded.nsqd.options import NsqdOptions
+from nsqsmart.embedded.nsqd.server import Nsqd
+from nsqsmart.embedded.nsqd.shard import Shard
+from nsqsmart.embedded.nsqlookupd.server import LookupdOptions, Nsqlookupd
 from nsqsmart.names import Dialect, check_channel, check_topic
 
 _MOVE_TIMEOUT = 30.0

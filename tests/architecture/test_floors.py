@@ -49,6 +49,8 @@ VIOLATIONS = [
     Violation("sans-io", "embedded/broker", "import time"),
     Violation("client-over-net", "client", "import socket"),
     Violation("client-over-net", "client/producer", "import requests"),
+    Violation("embedded-floors", "embedded/broker", "import nsqsmart.embedded.cluster"),
+    Violation("embedded-floors", "embedded/nsqd", "import nsqsmart.embedded.nsqlookupd.server"),
     Violation("embedded-at-wire", "embedded", "import nsqsmart.net"),
     Violation("embedded-at-wire", "embedded", "import nsqsmart.policy"),
     Violation("front-door", "embedded", "import nsqsmart"),

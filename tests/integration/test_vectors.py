@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nsqsmart.embedded.refusals import Refused
+from nsqsmart.embedded.nsqd.refusals import Refused
 from tests.helpers import ROOT
 from tests.integration.vector_values import agrees, frame_agrees
 from tests.integration.vectors import Bench, ByHand

@@ -13,10 +13,12 @@ from typing import Any, Self
 
 import requests
 
-from nsqsmart.embedded import Cluster, program_nsqd, program_nsqlookupd
-from nsqsmart.embedded.flags import parse
-from nsqsmart.embedded.nsqd import Nsqd
-from nsqsmart.embedded.nsqlookupd import Nsqlookupd
+from nsqsmart.embedded import Cluster
+from nsqsmart.embedded.nsqd import program as program_nsqd
+from nsqsmart.embedded.nsqd.server import Nsqd
+from nsqsmart.embedded.nsqlookupd import program as program_nsqlookupd
+from nsqsmart.embedded.nsqlookupd.server import Nsqlookupd
+from nsqsmart.embedded.serving.flags import parse
 from nsqsmart.wire import commands
 from nsqsmart.wire.frames import ERROR, MESSAGE, RESPONSE, Frame, encode_frame
 from tests.integration.embedded.rawclient import RawClient

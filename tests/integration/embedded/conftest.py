@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nsqsmart.embedded import Cluster
-from nsqsmart.embedded.nsqd import Nsqd
+from nsqsmart.embedded.nsqd.server import Nsqd
 from tests.integration.embedded.rawclient import RawClient
 
 Connect = Callable[..., RawClient]

@@ -12,7 +12,7 @@ from typing import Any
 
 import requests
 
-from nsqsmart.embedded.nsqd import Nsqd
+from nsqsmart.embedded.nsqd.server import Nsqd
 from nsqsmart.wire import commands
 from nsqsmart.wire.frames import ERROR, HEARTBEAT, MESSAGE, RESPONSE, Frame, FrameDecoder
 from nsqsmart.wire.messages import PLAIN, MessageLayout, RawMessage, decode_message

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from nsqsmart.embedded.options import NsqdOptions
-from nsqsmart.embedded.program_nsqd import Program
+from nsqsmart.embedded.nsqd.options import NsqdOptions
+from nsqsmart.embedded.nsqd.program import Program
 from nsqsmart.names import Dialect
 from nsqsmart.wire import commands
 from tests.helpers import eventually

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nsqsmart.embedded.hosting import NoAnnouncer, OriginalTopics, StandaloneTopics
-from nsqsmart.embedded.loop import Loop
-from nsqsmart.embedded.options import NsqdOptions
-from nsqsmart.embedded.storage import Storage
+from nsqsmart.embedded.nsqd.disk.storage import Storage
+from nsqsmart.embedded.nsqd.hosting import NoAnnouncer, OriginalTopics, StandaloneTopics
+from nsqsmart.embedded.nsqd.options import NsqdOptions
+from nsqsmart.embedded.serving.loop import Loop
 from nsqsmart.names import Dialect
 from tests.unit.embedded.lives import Life
 

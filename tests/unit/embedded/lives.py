@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nsqsmart.embedded.hosting import OriginalTopics, StandaloneTopics
-from nsqsmart.embedded.storage import Storage
+from nsqsmart.embedded.nsqd.disk.storage import Storage
+from nsqsmart.embedded.nsqd.hosting import OriginalTopics, StandaloneTopics
 
 Life = Callable[..., tuple[Any, Storage]]
 

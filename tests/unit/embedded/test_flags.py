@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsqsmart.embedded.flags import Flag, FlagError, address, duration, parse, switch
+from nsqsmart.embedded.serving.flags import Flag, FlagError, address, duration, parse, switch
 
 FLAGS = {
     "size": Flag(int, ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsqsmart.embedded.registrations import NO_PARTITION, Key, Peer, Registrations
+from nsqsmart.embedded.nsqlookupd.registrations import NO_PARTITION, Key, Peer, Registrations
 
 T = Key("t", NO_PARTITION)
 PASSING = Key("t#ephemeral", NO_PARTITION)

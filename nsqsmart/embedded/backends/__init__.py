@@ -1,0 +1,1 @@
+"""How a Cluster of each dialect is put together."""

@@ -1,0 +1,143 @@
+"""A cluster of original nsqds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from nsqsmart.embedded.backends.announcing import LocalAnnouncer
+from nsqsmart.embedded.backends.backend import TopicWish
+from nsqsmart.embedded.broker.consumer import Consumer
+from nsqsmart.embedded.nsqd.hosting import OriginalTopics
+from nsqsmart.embedded.nsqd.interfaces import original_offer
+from nsqsmart.embedded.nsqd.server import Nsqd
+from nsqsmart.embedded.nsqd.shard import Shard
+from nsqsmart.embedded.nsqlookupd.original import original_router
+from nsqsmart.embedded.nsqlookupd.server import Nsqlookupd
+
+
+def _end(consumers: Iterable[Consumer]) -> None:
+    for consumer in consumers:
+        consumer.sink.end()
+
+
+class OriginalBackend:
+    """Independent nsqds; nothing is led by anybody."""
+
+    def __init__(self, nsqds: list[Nsqd], lookupds: list[Nsqlookupd]) -> None:
+        self._nsqds = nsqds
+        self._lookupds = lookupds
+        self._topics: dict[Nsqd, OriginalTopics] = {}
+        self._announcers: dict[Nsqd, LocalAnnouncer] = {}
+
+    def start(self) -> None:
+        """Every server listens."""
+        for lookupd in self._lookupds:
+            lookupd.router = original_router(lookupd.registrations)
+            lookupd.listen()
+        for nsqd in self._nsqds:
+            options, node = nsqd.options, nsqd.node
+            topics = OriginalTopics(node, options.limits(), node.loop, options.node_id)
+            announcer = LocalAnnouncer(nsqd, self._lookupds, topics)
+            topics.announcer, topics.disconnect = announcer, _end
+            self._topics[nsqd], self._announcers[nsqd] = topics, announcer
+            nsqd.offer(original_offer(node, topics))
+            nsqd.listen()
+            announcer.connect()
+
+    def create_topic(self, name: str, wish: TopicWish) -> None:
+        """On every node that runs."""
+        plain = TopicWish(
+            partitions=1,
+            replicas=1,
+            ordered=False,
+            extended=False,
+            multi_part=None,
+            channel_auto_create=True,
+        )
+        if wish != plain:
+            raise ValueError("a topic of an original cluster has a name and nothing else")
+        for nsqd in self._nsqds:
+            if nsqd.listening:
+                self._topics[nsqd].get(name)
+
+    def create_channel(self, topic: str, channel: str) -> None:
+        """On every node that has the topic, or on all if none has."""
+        if not any(topics.find(topic) for topics in self._topics.values()):
+            for nsqd in self._nsqds:
+                self._topics[nsqd].get(topic)
+        for topics in self._topics.values():
+            shard = topics.find(topic)
+            if shard is not None:
+                topics.create_channel(shard, channel)
+
+    def leader(self, topic: str, partition: int) -> Nsqd:  # noqa: ARG002 - the interface has it
+        """The first node that has the topic."""
+        for nsqd, topics in self._topics.items():
+            if nsqd.listening and topics.find(topic):
+                return nsqd
+        raise LookupError(f"no nsqd has topic {topic!r}")
+
+    def move_leader(self, topic: str, partition: int, to: Nsqd | None, timeout: float) -> Nsqd:  # noqa: ARG002 - the interface has it
+        """There is none."""
+        raise ValueError("topics of an original cluster have no leader to move")
+
+    def set_writable(self, topic: str, partition: int, *, writable: bool) -> None:  # noqa: ARG002 - the interface has it
+        """They always are."""
+        raise ValueError("topics of an original cluster are always writable")
+
+    def kill(self, nsqd: Nsqd) -> None:
+        """What was in memory is gone; topics, channels and the overflow are on disk."""
+        nsqd.stop(abruptly=True)
+        self._announcers[nsqd].disconnect()
+        for shard in self._topics[nsqd].local():
+            with shard.lock:
+                shard.partition.lose_memory()
+
+    def terminate(self, nsqd: Nsqd) -> None:
+        """Messages are written to disk; what was in flight is delivered again."""
+        nsqd.node.exiting = True
+        nsqd.stop(abruptly=False)
+        self._announcers[nsqd].disconnect()
+        for shard in self._topics[nsqd].local():
+            # Consumers are gone; their messages need not wait for a timeout of another process.
+            shard.run(lambda partition, _: partition.expire(float("inf")))
+
+    def hang(self, nsqd: Nsqd) -> None:
+        """Nothing is answered, nothing times out."""
+        nsqd.node.hung = True
+        nsqd.node.gate.clear()
+        for shard in self._topics[nsqd].local():
+            shard.asleep = True
+
+    def wake(self, nsqd: Nsqd) -> None:
+        """Go on."""
+        nsqd.node.hung = False
+        nsqd.node.gate.set()
+        for shard in self._topics[nsqd].local():
+            shard.wake()
+
+    def restart(self, nsqd: Nsqd) -> None:
+        """With the topics it had."""
+        nsqd.node.exiting = nsqd.node.hung = False
+        nsqd.listen()
+        self._announcers[nsqd].connect()
+
+    def lookupd_changed(self, lookupd: Nsqlookupd) -> None:
+        """Nodes introduce themselves to a daemon that is back."""
+        for nsqd, announcer in self._announcers.items():
+            if not lookupd.listening:
+                announcer.disconnect(lookupd)
+            elif nsqd.listening:
+                announcer.connect()
+
+    def freeze(self, lookupd: Nsqlookupd, *, frozen: bool) -> None:  # noqa: ARG002 - the interface has it
+        """Each is told by the nsqds themselves."""
+        raise ValueError("lookup daemons of an original cluster cannot be frozen")
+
+    def shards(self, topic: str) -> Iterable[tuple[str, Shard[Any]]]:
+        """One per node that has the topic."""
+        for nsqd, topics in self._topics.items():
+            shard = topics.find(topic)
+            if shard is not None:
+                yield nsqd.name, shard

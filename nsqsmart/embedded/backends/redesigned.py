@@ -1,0 +1,174 @@
+"""A coordinated cluster of redesigned nsqds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from nsqsmart.embedded.backends.backend import TopicWish
+from nsqsmart.embedded.backends.seats import Seats
+from nsqsmart.embedded.coordination.coordinator import ClusterHosting, Coordinator
+from nsqsmart.embedded.coordination.topology import CoordinatorRefused
+from nsqsmart.embedded.nsqd.interfaces import redesigned_offer
+from nsqsmart.embedded.nsqd.node import Scope
+from nsqsmart.embedded.nsqd.server import Nsqd
+from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
+from nsqsmart.embedded.nsqlookupd.answers import LookupAnswers
+from nsqsmart.embedded.nsqlookupd.redesigned import redesigned_router
+from nsqsmart.embedded.nsqlookupd.server import Nsqlookupd
+from nsqsmart.embedded.script import Script
+
+
+class _LookupdView:
+    """What one lookup daemon knows of the cluster it is part of."""
+
+    def __init__(self, coordinator: Coordinator, seats: Seats, own: Nsqlookupd) -> None:
+        self.coordinator = coordinator
+        self.answers = LookupAnswers(coordinator.topology)
+        self._seats = seats
+        self._own = own
+
+    def is_leader(self) -> bool:
+        """Whether this daemon leads."""
+        return self._seats.leader() is self._own
+
+    def listlookup(self) -> dict[str, Any]:
+        """The answer to /listlookup."""
+        return self._seats.listlookup()
+
+
+class RedesignedBackend:
+    """A coordinated cluster."""
+
+    def __init__(
+        self, nsqds: list[Nsqd], lookupds: list[Nsqlookupd], scope: Scope, script: Script
+    ) -> None:
+        self._lookupds = lookupds
+        self._script = script
+        self._seats = Seats(lookupds, script.election_delay)
+        self._views: dict[Nsqlookupd, _LookupdView] = {}
+        self._coordinator = Coordinator(nsqds, script, scope.loop)
+        self._topology = self._coordinator.topology
+
+    def create_on_use(self, partitions: int, replicas: int) -> None:
+        """Topics are made by whoever names them first."""
+        count = len(self._topology.nsqds)
+
+        def describe(name: str) -> TopicMeta:
+            multi = partitions * replicas > count
+            return TopicMeta(name=name, partitions=partitions, replicas=replicas, multi_part=multi)
+
+        self._topology.default_meta = describe
+        self._topology.auto_create = True
+
+    def start(self) -> None:
+        """Every server listens."""
+        for lookupd in self._lookupds:
+            view = _LookupdView(self._coordinator, self._seats, lookupd)
+            self._views[lookupd] = view
+            lookupd.router = redesigned_router(lookupd.registrations, view)
+            lookupd.listen()
+        for nsqd in self._topology.nsqds:
+            nsqd.offer(redesigned_offer(nsqd.node, ClusterHosting(nsqd, self._topology)))
+            nsqd.listen()
+            self._coordinator.liveness.joined(nsqd)
+
+    def create_topic(self, name: str, wish: TopicWish) -> None:
+        """Raises ValueError with the server's text."""
+        multi = wish.multi_part
+        if multi is None:
+            nodes = len(self._topology.up)
+            multi = not wish.ordered and wish.partitions * wish.replicas > nodes
+        meta = TopicMeta(
+            name=name,
+            partitions=wish.partitions,
+            replicas=wish.replicas,
+            ordered=wish.ordered,
+            extended=wish.extended,
+            multi_part=multi,
+            channel_auto_create=wish.channel_auto_create,
+        )
+        try:
+            self._topology.create_topic(meta)
+        except CoordinatorRefused as refused:
+            raise ValueError(f"topic {name!r}: {refused}") from refused
+
+    def create_channel(self, topic: str, channel: str) -> None:
+        """On every partition."""
+        slots = self._topology.of(topic)
+        if not slots:
+            raise LookupError(f"topic {topic!r} does not exist")
+        for slot in slots:
+            with slot.shard.lock:
+                slot.shard.partition.create_channel(channel)
+
+    def leader(self, topic: str, partition: int) -> Nsqd:
+        """Raises LookupError while there is none."""
+        slot = self._topology.slot(topic, partition)
+        leader = slot.leader
+        # A dead one is its slot's leader until its session has expired.
+        if leader is None or slot.shard.leader is not leader.node:
+            raise LookupError(f"partition {partition} of topic {topic!r} has no leader")
+        return leader
+
+    def move_leader(self, topic: str, partition: int, to: Nsqd | None, timeout: float) -> Nsqd:
+        """Raises TimeoutError if it takes longer than *timeout*; 0 does not wait."""
+        done = self._coordinator.leadership.begin_move(topic, partition, to)
+        if timeout and not done.wait(timeout):
+            raise TimeoutError(f"the leader of {topic!r}/{partition} did not move")
+        return self.leader(topic, partition)
+
+    def set_writable(self, topic: str, partition: int, *, writable: bool) -> None:
+        """Take writes or refuse them."""
+        self._coordinator.leadership.set_writable(topic, partition, writable=writable)
+
+    def kill(self, nsqd: Nsqd) -> None:
+        """Followers lead once its session has expired."""
+        nsqd.stop(abruptly=True)
+        self._coordinator.liveness.lost(nsqd)
+
+    def terminate(self, nsqd: Nsqd) -> None:
+        """It refuses publishes, hands over, and goes a moment later."""
+        delay = self._script.exit_delay
+        self._coordinator.leadership.close_for_writing(nsqd)
+        nsqd.stop_listening()
+        time.sleep(delay / 10)
+        nsqd.node.exiting = True
+        self._coordinator.liveness.leaving(nsqd)
+        time.sleep(delay)
+        nsqd.stop(abruptly=False)
+
+    def hang(self, nsqd: Nsqd) -> None:
+        """Nothing is answered."""
+        nsqd.node.hung = True
+        nsqd.node.gate.clear()
+        self._coordinator.liveness.hung(nsqd)
+
+    def wake(self, nsqd: Nsqd) -> None:
+        """It learns what it missed, and then answers."""
+        nsqd.node.hung = False
+        self._coordinator.liveness.woken(nsqd)
+        nsqd.node.gate.set()
+
+    def restart(self, nsqd: Nsqd) -> None:
+        """With the partitions it had."""
+        nsqd.node.exiting = nsqd.node.hung = False
+        nsqd.node.gate.set()
+        nsqd.listen()
+        self._coordinator.liveness.joined(nsqd)
+
+    def lookupd_changed(self, lookupd: Nsqlookupd) -> None:
+        """Each answers out of the same topology; only who leads them changes."""
+        self._seats.changed(lookupd)
+
+    def freeze(self, lookupd: Nsqlookupd, *, frozen: bool) -> None:
+        """It learns nothing new, or again."""
+        with self._topology.lock:
+            picture = self._topology.picture() if frozen else None
+        self._views[lookupd].answers.frozen = picture
+
+    def shards(self, topic: str) -> Iterable[tuple[str, Shard[Any]]]:
+        """The partitions, in order."""
+        for slot in self._topology.of(topic):
+            yield slot.leader.name if slot.leader else "", slot.shard

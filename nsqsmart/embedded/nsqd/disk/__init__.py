@@ -1,0 +1,1 @@
+"""What a stand-in keeps from one life to the next."""

@@ -1,0 +1,215 @@
+"""Which topics a node has."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from nsqsmart.embedded.broker.channel import Limits
+from nsqsmart.embedded.broker.consumer import Consumer
+from nsqsmart.embedded.broker.ids import RedesignedIds
+from nsqsmart.embedded.broker.original_partition import OriginalPartition, original_partition
+from nsqsmart.embedded.broker.partition import RedesignedPartition, redesigned_partition
+from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
+from nsqsmart.embedded.serving.loop import Loop
+from nsqsmart.names import MAX_PARTITION
+
+DEFAULT = -1
+"""The partition of a command that names none."""
+
+OriginalShard = Shard[OriginalPartition]
+RedesignedShard = Shard[RedesignedPartition]
+
+
+class Announcer(Protocol):
+    """Whoever tells the lookup daemons what a node has."""
+
+    def register(self, topic: str, partition: int | None, channel: str | None = None) -> None:
+        """The node has it now."""
+
+    def unregister(self, topic: str, partition: int | None, channel: str | None = None) -> None:
+        """The node has it no longer."""
+
+    def known_channels(self, topic: str) -> list[str]:
+        """The channels that other nodes have of *topic*."""
+
+
+class NoAnnouncer:
+    """A node without a lookup daemon."""
+
+    def register(self, topic: str, partition: int | None, channel: str | None = None) -> None:
+        """Nobody to tell."""
+
+    def unregister(self, topic: str, partition: int | None, channel: str | None = None) -> None:
+        """Nobody to tell."""
+
+    def known_channels(self, topic: str) -> list[str]:  # noqa: ARG002 - the interface has it
+        """Nobody knows any."""
+        return []
+
+
+class RedesignedHosting(Protocol):
+    """The partitions of a redesigned node."""
+
+    coordinated: bool
+
+    def find(self, topic: str, partition: int) -> RedesignedShard | None:
+        """The partition, or the default one for -1; None if it is not here."""
+
+    def local(self) -> list[RedesignedShard]:
+        """Everything that is here."""
+
+    def create(self, topic: str, partition: int, *, extended: bool) -> bool:
+        """INTERNAL_CREATE_TOPIC; whether it worked."""
+
+    def channel_changed(self, shard: RedesignedShard, channel: str, *, there: bool) -> None:
+        """A channel was made or deleted: tell the lookup daemons."""
+
+    def may_create_channel(self, shard: RedesignedShard) -> bool:
+        """Whether a SUB may make a channel."""
+
+
+class OriginalTopics:
+    """The topics of an original nsqd: made by whoever names them first."""
+
+    def __init__(self, node: object, limits: Limits, loop: Loop, node_id: int = 0) -> None:
+        self.announcer: Announcer = NoAnnouncer()
+        self.disconnect: Callable[[list[Consumer]], None] = lambda _: None
+        self.prepare: Callable[[Shard[Any]], None] = lambda _: None
+        """Called with every new partition before anybody else knows of it."""
+        self._node = node
+        self._node_id = node_id
+        self._limits = limits
+        self._loop = loop
+        self._topics: dict[str, OriginalShard] = {}
+        self._lock = threading.Lock()
+
+    def find(self, topic: str) -> OriginalShard | None:
+        """The topic, None if it is not here."""
+        return self._topics.get(topic)
+
+    def local(self) -> list[OriginalShard]:
+        """Every topic."""
+        return list(self._topics.values())
+
+    def get(self, topic: str) -> OriginalShard:
+        """The topic, made if need be, with the channels that the lookup daemons know of it."""
+        shard = self._topics.get(topic)
+        if shard is not None:
+            return shard
+        # Ask before anybody can see the topic: its first channel takes the whole backlog.
+        known = self.announcer.known_channels(topic)
+        with self._lock:
+            shard = self._topics.get(topic)
+            if shard is not None:
+                return shard
+            partition = original_partition(self._node_id, self._limits, Random())  # noqa: S311
+            shard = Shard(TopicMeta(name=topic), 0, partition, self._loop)
+            shard.leader = self._node
+            partition.ephemeral = topic.endswith("#ephemeral")
+            self.prepare(shard)
+            names = [name for name in known if not name.endswith("#ephemeral")]
+            for name in names:
+                partition.create_channel(name)
+            self._topics[topic] = shard
+        self.announcer.register(topic, None)
+        for name in names:
+            self.announcer.register(topic, None, name)
+        return shard
+
+    def delete(self, topic: str) -> bool:
+        """Forget the topic and end the connections of its consumers; whether it was there."""
+        with self._lock:
+            shard = self._topics.pop(topic, None)
+        if shard is None:
+            return False
+        for name in list(shard.partition.channels):
+            self.delete_channel(shard, name)
+        self.announcer.unregister(topic, None)
+        return True
+
+    def create_channel(self, shard: OriginalShard, name: str) -> None:
+        """Make a channel, unless it is there."""
+        with shard.lock:
+            new = name not in shard.partition.channels
+            shard.partition.create_channel(name)
+        if new:
+            self.announcer.register(shard.meta.name, None, name)
+
+    def delete_channel(self, shard: OriginalShard, name: str) -> bool:
+        """Forget a channel and end its connections; whether it was there."""
+        with shard.lock:
+            there = name in shard.partition.channels
+            gone = shard.partition.delete_channel(name)
+        if there:
+            self.announcer.unregister(shard.meta.name, None, name)
+        self.disconnect(gone)
+        if shard.meta.name.endswith("#ephemeral") and not shard.partition.channels:
+            self.delete(shard.meta.name)
+        return there
+
+
+class StandaloneTopics:
+    """The partitions of a redesigned nsqd without a coordinator (protocol 2.17)."""
+
+    coordinated = False
+
+    def __init__(self, node: object, limits: Limits, loop: Loop) -> None:
+        self.announcer: Announcer = NoAnnouncer()
+        self.prepare: Callable[[Shard[Any]], None] = lambda _: None
+        """Called with every new partition before anybody else knows of it."""
+        self._node = node
+        self._limits = limits
+        self._loop = loop
+        self._shards: dict[tuple[str, int], RedesignedShard] = {}
+        self._first: dict[str, RedesignedShard] = {}
+        self._lock = threading.Lock()
+
+    def find(self, topic: str, partition: int) -> RedesignedShard | None:
+        """The partition, or any of the topic for -1."""
+        if partition == DEFAULT:
+            return self._first.get(topic)
+        return self._shards.get((topic, partition))
+
+    def local(self) -> list[RedesignedShard]:
+        """Every partition."""
+        return list(self._shards.values())
+
+    def create(self, topic: str, partition: int, *, extended: bool) -> bool:
+        """A partition; an existing one stays as it is."""
+        if partition > MAX_PARTITION:
+            return False
+        self.add(TopicMeta(name=topic, extended=extended), partition)
+        return True
+
+    def add(self, meta: TopicMeta, number: int) -> RedesignedShard:
+        """A partition of any kind, as a metadata file may name it."""
+        with self._lock:
+            shard = self._shards.get((meta.name, number))
+            if shard is not None:
+                return shard
+            ids = RedesignedIds(number, coordinated=False)
+            partition = redesigned_partition(
+                ids,
+                self._limits,
+                Random(),  # noqa: S311 - sampling is no secret
+                extended=meta.extended,
+            )
+            shard = Shard(meta, number, partition, self._loop)
+            shard.leader = self._node
+            self.prepare(shard)
+            self._shards[meta.name, number] = shard
+            self._first.setdefault(meta.name, shard)
+        self.announcer.register(meta.name, number)
+        return shard
+
+    def channel_changed(self, shard: RedesignedShard, channel: str, *, there: bool) -> None:
+        """Tell the lookup daemons."""
+        tell: Any = self.announcer.register if there else self.announcer.unregister
+        tell(shard.meta.name, shard.number, channel)
+
+    def may_create_channel(self, shard: RedesignedShard) -> bool:
+        """Only a metadata file can forbid it here."""
+        return shard.meta.channel_auto_create

@@ -1,0 +1,1 @@
+"""The HTTP interface of nsqd, in the envelope of each dialect."""

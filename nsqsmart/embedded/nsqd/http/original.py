@@ -1,0 +1,202 @@
+"""The HTTP interface of an original nsqd (protocol 8)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from nsqsmart.embedded.broker.log import Entry
+from nsqsmart.embedded.gotext import digits
+from nsqsmart.embedded.nsqd.hosting import OriginalShard, OriginalTopics
+from nsqsmart.embedded.nsqd.http.config import config_route
+from nsqsmart.embedded.nsqd.http.posting import read_binary, read_lines
+from nsqsmart.embedded.nsqd.http.stats_original import original_stats
+from nsqsmart.embedded.nsqd.http.stats_text import original_text
+from nsqsmart.embedded.nsqd.node import Node
+from nsqsmart.embedded.serving.arguments import topic_and_channel, topic_argument
+from nsqsmart.embedded.serving.http import HttpError, Request, Response, Route, Router
+from nsqsmart.names import is_valid_name
+
+_GET, _POST = ("GET",), ("POST",)
+_NANOSECONDS = 1_000_000_000
+
+
+def original_nsqd_router(node: Node, topics: OriginalTopics) -> Router:
+    """The paths of an original nsqd."""
+    api = _Api(node, topics)
+    routes = {
+        "/ping": Route(_GET, lambda _: Response(body=b"OK")),
+        "/info": Route(_GET, api.info),
+        "/config/*": config_route(node),
+        "/pub": Route(_POST, api.pub),
+        "/mpub": Route(_POST, api.mpub),
+        "/stats": Route(_GET, api.stats),
+        "/topic/create": Route(_POST, api.create_topic),
+        "/topic/delete": Route(_POST, api.delete_topic),
+        "/topic/empty": Route(_POST, api.empty_topic),
+        "/topic/pause": Route(_POST, lambda request: api.pause_topic(request, paused=True)),
+        "/topic/unpause": Route(_POST, lambda request: api.pause_topic(request, paused=False)),
+        "/channel/create": Route(_POST, api.create_channel),
+        "/channel/delete": Route(_POST, api.delete_channel),
+        "/channel/empty": Route(_POST, api.empty_channel),
+        "/channel/pause": Route(_POST, lambda request: api.pause_channel(request, paused=True)),
+        "/channel/unpause": Route(_POST, lambda request: api.pause_channel(request, paused=False)),
+    }
+    return Router(routes, escaped=True)
+
+
+class _Api:
+    def __init__(self, node: Node, topics: OriginalTopics) -> None:
+        self._node = node
+        self._topics = topics
+
+    def info(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
+        node = self._node
+        options = node.options
+        return {
+            "version": options.version,
+            "broadcast_address": options.broadcast_address,
+            "hostname": node.hostname,
+            "http_port": node.http_port,
+            "tcp_port": node.tcp_port,
+            "start_time": node.started,
+            "max_heartbeat_interval": round(options.max_heartbeat_interval * _NANOSECONDS),
+            "max_output_buffer_size": 65536,
+            "max_output_buffer_timeout": 30 * _NANOSECONDS,
+            "max_deflate_level": options.max_deflate_level,
+            "topology_zone": "",
+            "topology_region": "",
+        }
+
+    # ------------------------------------------------------------------------------- publishing
+
+    def pub(self, request: Request) -> str:
+        limit = self._node.options.max_msg_size
+        if len(request.body) > limit:
+            raise HttpError(413, "MSG_TOO_BIG")
+        if not request.body:
+            raise HttpError(400, "MSG_EMPTY")
+        topic = self._topic(request)
+        delay = self._delay(request)
+        shard = self._topics.get(topic)
+        if delay:
+            with shard.lock:
+                _, woken = shard.partition.publish_deferred(
+                    request.body, time.time_ns(), time.monotonic(), delay
+                )
+            shard.rearm()
+            for sink in set(woken):
+                sink.flush()
+        else:
+            self._store(shard, [request.body])
+        return "OK"
+
+    def mpub(self, request: Request) -> str:
+        options = self._node.options
+        if len(request.body) > options.max_body_size:
+            raise HttpError(413, "BODY_TOO_BIG")
+        topic = self._topic(request)
+        # Anything but a plain no means binary (protocol 8).
+        binary = request.query.get("binary", "false") not in ("false", "0")
+        read = read_binary if binary else read_lines
+        bodies = read(request.body, options.max_msg_size, options.max_body_size)
+        shard = self._topics.get(topic)
+        self._store(shard, bodies)
+        return "OK"
+
+    def _store(self, shard: OriginalShard, bodies: list[bytes]) -> None:
+        entries: list[Entry] = [(body, 0, None) for body in bodies]
+        _, woken = shard.publish(self._node, entries)
+        for sink in set(woken):
+            sink.flush()
+
+    def _topic(self, request: Request) -> str:
+        if self._node.exiting:
+            raise HttpError(503, "EXITING")
+        topic = request.query.get("topic")
+        if topic is None:
+            raise HttpError(400, "MISSING_ARG_TOPIC")
+        if not is_valid_name(topic):
+            raise HttpError(400, "INVALID_TOPIC")
+        return topic
+
+    def _delay(self, request: Request) -> float:
+        text = request.query.get("defer")
+        if text is None:
+            return 0.0
+        delay = digits(text.encode()) if text else None
+        longest = self._node.options.limits().max_requeue_delay
+        if delay is None or delay / 1000 > longest:
+            raise HttpError(400, "INVALID_DEFER")
+        return delay / 1000
+
+    # ------------------------------------------------------------------------- topics, channels
+
+    def create_topic(self, request: Request) -> None:
+        self._topics.get(topic_argument(request, "INVALID_TOPIC"))
+
+    def delete_topic(self, request: Request) -> None:
+        topic = request.query.get("topic")
+        if topic is None:
+            raise HttpError(400, "MISSING_ARG_TOPIC")
+        if not self._topics.delete(topic):
+            raise HttpError(404, "TOPIC_NOT_FOUND")
+
+    def empty_topic(self, request: Request) -> None:
+        shard = self._find(topic_argument(request, "INVALID_TOPIC"))
+        with shard.lock:
+            shard.partition.empty()
+
+    def pause_topic(self, request: Request, *, paused: bool) -> None:
+        topic = request.query.get("topic")
+        if topic is None:
+            raise HttpError(400, "MISSING_ARG_TOPIC")
+        shard = self._find(topic)
+
+        def change(partition: Any, now: float) -> Any:
+            partition.pause(paused=paused)
+            return partition.pump(now)
+
+        shard.run(change)
+
+    def create_channel(self, request: Request) -> None:
+        topic, channel = topic_and_channel(request)
+        self._topics.create_channel(self._find(topic), channel)
+
+    def delete_channel(self, request: Request) -> None:
+        topic, channel = topic_and_channel(request)
+        if not self._topics.delete_channel(self._find(topic), channel):
+            raise HttpError(404, "CHANNEL_NOT_FOUND")
+
+    def empty_channel(self, request: Request) -> None:
+        shard, name = self._channel(request)
+        with shard.lock:
+            shard.partition.channels[name].empty()
+
+    def pause_channel(self, request: Request, *, paused: bool) -> None:
+        shard, name = self._channel(request)
+
+        def change(partition: Any, now: float) -> Any:
+            partition.channels[name].paused = paused
+            return partition.pump(now)
+
+        shard.run(change)
+
+    def _find(self, topic: str) -> OriginalShard:
+        shard = self._topics.find(topic)
+        if shard is None:
+            raise HttpError(404, "TOPIC_NOT_FOUND")
+        return shard
+
+    def _channel(self, request: Request) -> tuple[OriginalShard, str]:
+        topic, channel = topic_and_channel(request)
+        shard = self._find(topic)
+        if channel not in shard.partition.channels:
+            raise HttpError(404, "CHANNEL_NOT_FOUND")
+        return shard, channel
+
+    def stats(self, request: Request) -> Any:
+        document = original_stats(self._node, self._topics, request.query)
+        if request.query.get("format") != "json":
+            return Response(body=original_text(document).encode())
+        return document

@@ -1,0 +1,150 @@
+"""What the connections of one nsqd share."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Protocol
+
+from nsqsmart.embedded.commandlog import CommandLog
+from nsqsmart.embedded.faults import Fault, FaultBook, Place
+from nsqsmart.embedded.nsqd.options import NsqdOptions
+from nsqsmart.embedded.serving.loop import Loop
+from nsqsmart.wire.identify_server import Policy
+
+_SECOND = 1000
+
+
+class Served(Protocol):
+    """A connection, as its node sees it."""
+
+    def end(self) -> None:
+        """End it in order."""
+
+    def abort(self) -> None:
+        """End it by RST."""
+
+    def join(self, timeout: float) -> None:
+        """Wait until its thread has ended."""
+
+
+def _no_leaders(_topic: str, _partition: int) -> None:
+    """Outside a redesigned cluster nothing has a leader that could move."""
+
+
+class Scope:
+    """What several nodes share: the loop, the faults and the log of a cluster."""
+
+    def __init__(self, name: str, *, logging: bool) -> None:
+        self.loop = Loop(name)
+        self.faults = FaultBook()
+        self.log: CommandLog | None = CommandLog() if logging else None
+        self.move_leader: Callable[[str, int], None] = _no_leaders
+
+
+class Node:
+    """An nsqd without its sockets: options, connections, and whether it runs.
+
+    ``gate`` is closed while the node hangs: it accepts and reads, and does nothing (cluster 5.1).
+    ``name`` is its host:port once it listens.
+    """
+
+    def __init__(self, options: NsqdOptions, scope: Scope) -> None:
+        self.options = options
+        self.scope = scope
+        self.loop = scope.loop
+        self.log = scope.log
+        self.faults = scope.faults
+        self.name = ""
+        self.tcp_port = self.http_port = 0
+        self.lookupds: list[str] = []
+        """The addresses of the lookup daemons that it was told of, in text."""
+        self.lookupds_changed: Callable[[list[str]], None] = lambda _: None
+        self.hostname = os.uname().nodename
+        self.started = int(time.time_ns() // 1_000_000_000)
+        self.exiting = False
+        self.hung = False
+        self.gate = threading.Event()
+        self.gate.set()
+        self.tls: ssl.SSLContext | None = options.tls_context()
+        self.policy = _policy(options, tls=self.tls is not None)
+        self._connections: set[Served] = set()
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+
+    def introduction(self) -> dict[str, Any]:
+        """What it tells a lookup daemon of itself (protocol 7.6)."""
+        return {
+            "broadcast_address": self.options.broadcast_address,
+            "hostname": self.hostname,
+            "tcp_port": self.tcp_port,
+            "http_port": self.http_port,
+            "version": self.options.version,
+        }
+
+    def next_number(self) -> int:
+        """The number of a new connection, from 1."""
+        return next(self._numbers)
+
+    def enter(self, connection: Served) -> bool:
+        """A connection begins; False if the node takes no more (protocol 1.1)."""
+        with self._lock:
+            self._connections.add(connection)
+            limit = self.options.max_connections
+            return not limit or len(self._connections) <= limit
+
+    def leave(self, connection: Served) -> None:
+        """A connection has ended."""
+        with self._lock:
+            self._connections.discard(connection)
+
+    def connections(self) -> list[Served]:
+        """Those that live."""
+        with self._lock:
+            return list(self._connections)
+
+    def note(
+        self, connection: int, command: str, topic: str = "", partition: int | None = None
+    ) -> None:
+        """Write a command into the log, if there is one."""
+        if self.log is not None:
+            self.log.add(self.name, connection, command, topic, partition)
+
+    def fault(self, command: str, topic: str = "", partition: int | None = None) -> Fault | None:
+        """The fault that acts on this command."""
+        if not self.faults.armed:
+            return None
+        return self.faults.take(command, Place(self.name, topic, partition))
+
+    def end_connections(self, *, abruptly: bool) -> None:
+        """End every connection and wait for its thread."""
+        connections = self.connections()
+        for connection in connections:
+            if abruptly:
+                connection.abort()
+            else:
+                connection.end()
+        deadline = time.monotonic() + _SECOND / 1000
+        for connection in connections:
+            connection.join(max(0.0, deadline - time.monotonic()))
+
+
+def _policy(options: NsqdOptions, *, tls: bool) -> Policy:
+    return Policy(
+        dialect=options.dialect,
+        version=options.version,
+        msg_timeout=round(options.msg_timeout * _SECOND),
+        max_msg_timeout=round(options.max_msg_timeout * _SECOND),
+        heartbeat_interval=round(options.client_timeout / 2 * _SECOND),
+        max_heartbeat_interval=round(options.max_heartbeat_interval * _SECOND),
+        max_rdy_count=options.max_rdy_count,
+        tls=tls,
+        snappy=options.snappy,
+        deflate=options.deflate,
+        max_deflate_level=options.max_deflate_level,
+        auth_required=bool(options.auth_addresses),
+    )

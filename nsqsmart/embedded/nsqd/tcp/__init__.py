@@ -1,0 +1,1 @@
+"""The TCP protocol of nsqd, one connection at a time."""

@@ -1,0 +1,182 @@
+"""RDY, FIN, REQ, TOUCH, CLS and NOP: what a subscribed client says about its messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nsqsmart.embedded.broker.consumer import Consumer
+from nsqsmart.embedded.gotext import byte_list, digits, shown
+from nsqsmart.embedded.nsqd.refusals import INVALID, Refused, not_leader, not_writable
+from nsqsmart.embedded.nsqd.tcp.connection import Connection, State
+from nsqsmart.wire.command_decoder import Command
+from nsqsmart.wire.frames import CLOSE_WAIT
+from nsqsmart.wire.messages import ID_SIZE
+
+_KEY_SIZE = 8
+_REQ_TOKENS = 2
+_TOP_BIT = 0x80
+
+
+def nop(connection: Connection, command: Command) -> None:
+    """NOP: an answer to a heartbeat."""
+
+
+def rdy(connection: Connection, command: Command) -> None:
+    """RDY: how many messages may be in flight; ignored after CLS (protocol 2.4)."""
+    if connection.state is State.CLOSING:
+        return
+    if connection.state is not State.SUBSCRIBED:
+        raise Refused(INVALID, "cannot RDY in current state")
+    token = command.params[0] if command.params else b"1"
+    count = digits(token)
+    if count is None:
+        raise Refused(INVALID, f"RDY could not parse count {shown(token)}")
+    most = connection.node.options.max_rdy_count
+    if count > most:
+        raise Refused(INVALID, f"RDY count {count} out of range 0-{most}")
+    consumer, shard = _subscribed(connection)
+    with shard.lock:
+        consumer.rdy = count
+        connection.dirty.update(connection.channel.pump(time.monotonic()))
+    shard.rearm()
+
+
+def close(connection: Connection, command: Command) -> bytes:  # noqa: ARG001 - the interface has it
+    """CLS: no more messages; the client closes when it is done (protocol 2.8)."""
+    if connection.state is not State.SUBSCRIBED:
+        raise Refused(INVALID, "cannot CLS in current state")
+    consumer, shard = _subscribed(connection)
+    with shard.lock:
+        consumer.rdy = 0
+        consumer.closing = True
+    connection.state = State.CLOSING
+    return CLOSE_WAIT
+
+
+def finish(connection: Connection, command: Command) -> None:
+    """FIN of one message."""
+    _check_state(connection, "FIN")
+    message_id = _id(connection, command, "FIN")
+    finish_many(connection, [message_id])
+
+
+def finish_many(connection: Connection, ids: list[bytes]) -> None:
+    """FIN of a run of messages, then whatever there is room for (protocol 2.5)."""
+    if connection.state is State.INIT:
+        raise Refused(INVALID, "cannot FIN in current state")
+    consumer, shard = _subscribed(connection)
+    redesigned = connection.node.options.redesigned
+    keys = [message_id[:_KEY_SIZE] for message_id in ids] if redesigned else ids
+    channel = connection.channel
+    with shard.lock:
+        if redesigned:
+            _check_leader(connection, consumer)
+        failed = channel.finish_many(consumer, keys)
+        woken = channel.pump(time.monotonic())
+    shard.rearm()
+    if woken:
+        connection.dirty.update(woken)
+    for position, reason in failed:
+        _answer_failed(connection, "FIN", ids[position], reason)
+    if redesigned and channel.ordered and len(failed) < len(ids):
+        _replicate(connection, shard.confirm_hold)
+
+
+def _replicate(connection: Connection, hold: Callable[[], bool] | None) -> None:
+    """Wait until other nodes know of a FIN; the next message has gone out meanwhile (cluster 9)."""
+    if hold is None:
+        return
+    connection.flush()
+    if not hold():
+        raise not_writable(fatal=True)
+
+
+def requeue(connection: Connection, command: Command) -> None:
+    """REQ: deliver it again, at once or later (protocol 2.6)."""
+    _check_state(connection, "REQ")
+    message_id = _id(connection, command, "REQ")
+    if len(command.params) < _REQ_TOKENS:
+        raise Refused(INVALID, "REQ insufficient number of params")
+    token = command.params[1]
+    delay = digits(token)
+    redesigned = connection.node.options.redesigned
+    if delay is None:
+        which = f"{shown(message_id)}, " if redesigned else ""
+        raise Refused(INVALID, f"REQ could not parse timeout {which}{shown(token)}")
+    key = message_id[:_KEY_SIZE] if redesigned else message_id
+    consumer, shard = _subscribed(connection)
+    channel, now = connection.channel, time.monotonic()
+    with shard.lock:
+        reason = channel.requeue(consumer, key, delay / 1000, now)
+        connection.dirty.update(channel.pump(now))
+    shard.rearm()
+    if reason is not None:
+        _answer_failed(connection, "REQ", message_id, reason)
+
+
+def touch(connection: Connection, command: Command) -> None:
+    """TOUCH: a fresh timeout (protocol 2.7)."""
+    _check_state(connection, "TOUCH")
+    message_id = _id(connection, command, "TOUCH")
+    key = message_id[:_KEY_SIZE] if connection.node.options.redesigned else message_id
+    consumer, shard = _subscribed(connection)
+    with shard.lock:
+        reason = connection.channel.touch(consumer, key, time.monotonic())
+    shard.rearm()
+    if reason is not None:
+        _answer_failed(connection, "TOUCH", message_id, reason)
+
+
+def _check_state(connection: Connection, verb: str) -> None:
+    if connection.state is State.INIT:
+        raise Refused(INVALID, f"cannot {verb} in current state")
+
+
+def _subscribed(connection: Connection) -> tuple[Consumer, Any]:
+    """Consumer and shard; there are both in every state but INIT."""
+    consumer = connection.consumer
+    assert consumer is not None  # noqa: S101 - told to the type checker
+    return consumer, connection.shard
+
+
+def _check_leader(connection: Connection, consumer: Consumer) -> None:
+    """Called with the lock: the partition may have moved since SUB."""
+    shard = connection.shard
+    if shard is None or shard.leader is not connection.node:
+        raise not_leader(fatal=True)
+    if consumer not in connection.channel.consumers:
+        raise not_leader(fatal=True)
+    if connection.channel.ordered and shard.confirm_refused:
+        raise not_writable(fatal=True)
+
+
+def _id(connection: Connection, command: Command, verb: str) -> bytes:
+    """The message id, judged as the dialect does (protocol 1.4 and 2.5)."""
+    if not command.params:
+        raise Refused(INVALID, f"{verb} insufficient number of params")
+    message_id = command.params[0]
+    if not connection.node.options.redesigned:
+        if verb == "REQ" and len(command.params) < _REQ_TOKENS:
+            raise Refused(INVALID, "REQ insufficient number of params")
+        if len(message_id) != ID_SIZE:
+            raise Refused(INVALID, "invalid message ID")
+        return message_id
+    if verb == "FIN" and _is_no_number(message_id):
+        raise Refused(INVALID, "Invalid Message ID")
+    return message_id
+
+
+def _is_no_number(message_id: bytes) -> bool:
+    """Whether its first half is not positive as a signed number (protocol 2.5)."""
+    return bool(message_id[0] & _TOP_BIT) or not any(message_id[:_KEY_SIZE])
+
+
+def _answer_failed(connection: Connection, verb: str, message_id: bytes, reason: str) -> None:
+    redesigned = connection.node.options.redesigned
+    if redesigned and verb == "FIN" and _is_no_number(message_id):
+        raise Refused(INVALID, "Invalid Message ID")
+    shown_id = byte_list(message_id) if redesigned else shown(message_id)
+    refused = Refused(f"E_{verb}_FAILED", f"{verb} {shown_id} failed {reason}", fatal=False)
+    connection.fail(refused.encode())

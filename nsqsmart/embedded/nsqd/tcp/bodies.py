@@ -1,0 +1,193 @@
+"""The bodies of commands, read as they come, with the servers' words for what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nsqsmart.embedded.nsqd.refusals import BAD_BODY, BAD_MESSAGE, EndOfStream, Refused
+from nsqsmart.embedded.nsqd.tcp.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How one dialect and verb words its refusals: a prefix, and the code of a bad size."""
+
+    prefix: str = ""
+    size_code: str = BAD_BODY
+
+
+def read_whole(connection: Connection, verb: str) -> bytes:
+    """The body of IDENTIFY or AUTH (protocol 2.1.1)."""
+    limit = connection.node.options.max_body_size
+    try:
+        size = int.from_bytes(connection.read(4), signed=True)
+    except EndOfStream as end:
+        raise Refused(BAD_BODY, f"{verb} failed to read body size") from end
+    if size > limit:
+        raise Refused(BAD_BODY, f"{verb} body too big {size} > {limit}")
+    if size <= 0:
+        raise Refused(BAD_BODY, f"{verb} invalid body size {size}")
+    try:
+        return connection.read(size)
+    except EndOfStream as end:
+        raise Refused(BAD_BODY, f"{verb} failed to read body") from end
+
+
+def read_single(connection: Connection, wording: Wording, limit: int) -> bytes:
+    """``uint32 size, bytes`` of PUB and its kin (protocol 2.10)."""
+    size = read_size(connection, wording, limit)
+    return read_rest(connection, wording, size)
+
+
+def read_size(connection: Connection, wording: Wording, limit: int) -> int:
+    """The length of one message, judged."""
+    prefix, code = wording.prefix, wording.size_code
+    what = "message body" if prefix else "body"
+    try:
+        size = int.from_bytes(connection.read(4), signed=True)
+    except EndOfStream as end:
+        raise Refused(code, f"{prefix}failed to read {what} size") from end
+    if size <= 0:
+        raise Refused(code, f"{prefix}invalid {what} size {size}")
+    if size > limit:
+        raise Refused(BAD_MESSAGE, f"{prefix}message too big {size} > {limit}")
+    return size
+
+
+def read_rest(connection: Connection, wording: Wording, size: int) -> bytes:
+    """The message itself."""
+    try:
+        return connection.read(size)
+    except EndOfStream as end:
+        raise Refused(BAD_MESSAGE, f"{wording.prefix}failed to read message body") from end
+
+
+def read_batch_size(connection: Connection, prefix: str) -> int:
+    """The outer length of MPUB: judged, and never used again (protocol 2.11)."""
+    limit = connection.node.options.max_body_size
+    try:
+        size = int.from_bytes(connection.read(4), signed=True)
+    except EndOfStream as end:
+        raise Refused(BAD_BODY, f"{prefix}failed to read body size") from end
+    if size <= 0:
+        raise Refused(BAD_BODY, f"{prefix}invalid body size {size}")
+    if size > limit:
+        raise Refused(BAD_BODY, f"{prefix}body too big {size} > {limit}")
+    return size
+
+
+class BatchReader:
+    """The messages of one MPUB, cut out of large pieces.
+
+    The outer length is only a hint of how much may be taken at once: count and sizes inside rule,
+    whatever it says (protocol 2.11).
+    """
+
+    def __init__(self, connection: Connection, size: int) -> None:
+        self._connection = connection
+        self._ahead = size
+        self._data = b""
+        self._position = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Message by message; whoever stops early leaves the rest to be taken for commands."""
+        count = self._count()
+        try:
+            for position in range(count):
+                yield self._next(position)
+        finally:
+            self._finish()
+
+    def read(self) -> list[bytes]:
+        """Every message, judged; raises :class:`Refused`."""
+        count = self._count()
+        bodies: list[bytes] = []
+        try:
+            while len(bodies) < count:
+                self._cut_whole(bodies, count)
+                if len(bodies) < count:
+                    bodies.append(self._next(len(bodies)))
+        finally:
+            self._finish()
+        return bodies
+
+    def _next(self, position: int) -> bytes:
+        """The message that comes next, the *position*-th."""
+        limit = self._connection.node.options.max_msg_size
+        size = int.from_bytes(self._take(4, position), signed=True)
+        if not 0 < size <= limit:
+            raise _bad_entry(position, size, limit)
+        return self._take(size, None)
+
+    def _cut_whole(self, bodies: list[bytes], count: int) -> None:
+        """Add to *bodies* what is held whole and is as it should be: nearly all of a batch."""
+        data, position, end = self._data, self._position, len(self._data)
+        limit = self._connection.node.options.max_msg_size
+        for _ in range(count - len(bodies)):
+            start = position + 4
+            size = int.from_bytes(data[position:start])
+            stop = start + size
+            if not 0 < size <= limit or stop > end:
+                break
+            bodies.append(data[start:stop])
+            position = stop
+        self._position = position
+
+    def _count(self) -> int:
+        limit = (self._connection.node.options.max_body_size - 4) // 5
+        try:
+            count = int.from_bytes(self._more(4), signed=True)
+        except EndOfStream as end:
+            raise Refused(BAD_BODY, "MPUB failed to read message count") from end
+        if not 0 < count <= limit:
+            raise Refused(BAD_BODY, f"MPUB invalid message count {count}")
+        return count
+
+    def _take(self, count: int, entry: int | None) -> bytes:
+        """*count* bytes: the size of an *entry*, or a body."""
+        start = self._position
+        end = start + count
+        if end <= len(self._data):
+            self._position = end
+            return self._data[start:end]
+        try:
+            return self._more(count)
+        except EndOfStream as end_of_stream:
+            text = f"MPUB failed to read message({entry}) body size"
+            if entry is None:
+                text = "MPUB failed to read message body"
+            raise Refused(BAD_MESSAGE, text) from end_of_stream
+
+    def _more(self, count: int) -> bytes:
+        """*count* bytes, and whatever else of the batch has come."""
+        decoder, held = self._connection.decoder, self._data[self._position :]
+        missing = count - len(held)
+        while decoder.buffered < missing:
+            self._connection.receive()
+        grab = max(missing, min(decoder.buffered, self._ahead))
+        self._ahead -= grab
+        self._data = held + (decoder.take(grab) or b"")
+        self._position = count
+        return self._data[:count]
+
+    def _finish(self) -> None:
+        """Give back what the outer length took too much."""
+        rest = self._data[self._position :]
+        if rest:
+            decoder = self._connection.decoder
+            behind = decoder.take_rest()
+            decoder.feed(rest)
+            decoder.feed(behind)
+            self._data, self._position = b"", 0
+
+
+def _bad_entry(position: int, size: int, limit: int) -> Refused:
+    if size <= 0:
+        return Refused(BAD_MESSAGE, f"MPUB invalid message({position}) body size {size}")
+    return Refused(BAD_MESSAGE, f"MPUB message too big {size} > {limit}")
+
+
+def read_batch(connection: Connection, prefix: str) -> BatchReader:
+    """The outer length, judged; the reader of what follows."""
+    return BatchReader(connection, read_batch_size(connection, prefix))

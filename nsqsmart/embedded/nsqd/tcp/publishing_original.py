@@ -1,0 +1,96 @@
+"""PUB, MPUB and DPUB on an original nsqd; every refusal is fatal (protocol 2.10 to 2.12)."""
+
+from __future__ import annotations
+
+import time
+
+from nsqsmart.embedded.broker.log import Entry
+from nsqsmart.embedded.gotext import digits, quote, shown
+from nsqsmart.embedded.nsqd.hosting import OriginalShard, OriginalTopics
+from nsqsmart.embedded.nsqd.refusals import BAD_MESSAGE, BAD_TOPIC, INVALID, Refused
+from nsqsmart.embedded.nsqd.tcp.authorizing import check_auth
+from nsqsmart.embedded.nsqd.tcp.bodies import Wording, read_batch, read_single
+from nsqsmart.embedded.nsqd.tcp.connection import Connection
+from nsqsmart.names import is_valid_name
+from nsqsmart.wire.command_decoder import Command
+from nsqsmart.wire.frames import OK
+
+_PUB = Wording("PUB ", BAD_MESSAGE)
+_DPUB = Wording("DPUB ", BAD_MESSAGE)
+
+
+class OriginalPublishing:
+    """The publish commands, over the topics of one node."""
+
+    def __init__(self, topics: OriginalTopics) -> None:
+        self._topics = topics
+
+    def find(self, line: bytes) -> OriginalShard | None:
+        """The topic of a PUB line, if it exists and nothing else is on the line."""
+        return self._topics.find(shown(line))
+
+    def pub(self, connection: Connection, command: Command) -> bytes:
+        """PUB: the topic is made after the body was read."""
+        topic = self._topic(command, "PUB", 1)
+        body = read_single(connection, _PUB, connection.node.options.max_msg_size)
+        check_auth(connection, "PUB", topic)
+        self._store(connection, topic, [(body, 0, None)], "PUB")
+        return OK
+
+    def mpub(self, connection: Connection, command: Command) -> bytes:
+        """MPUB: the topic is made before the body is read."""
+        # The real server says the code twice.
+        topic = self._topic(command, "MPUB", 1, "E_BAD_TOPIC ")
+        check_auth(connection, "MPUB", topic)
+        self._topics.get(topic)
+        bodies = read_batch(connection, "MPUB ").read()
+        entries: list[Entry] = [(body, 0, None) for body in bodies]
+        self._store(connection, topic, entries, "MPUB")
+        return OK
+
+    def dpub(self, connection: Connection, command: Command) -> bytes:
+        """DPUB: delivered after a delay in milliseconds."""
+        topic = self._topic(command, "DPUB", 2)
+        delay = digits(command.params[1])
+        if delay is None:
+            text = f"DPUB could not parse timeout {shown(command.params[1])}"
+            raise Refused(INVALID, text)
+        longest = round(connection.node.options.limits().max_requeue_delay * 1000)
+        if delay > longest:
+            raise Refused(INVALID, f"DPUB timeout {delay} out of range 0-{longest}")
+        body = read_single(connection, _DPUB, connection.node.options.max_msg_size)
+        check_auth(connection, "DPUB", topic)
+        self.store_deferred(connection, topic, body, delay / 1000)
+        return OK
+
+    def store_deferred(self, connection: Connection, topic: str, body: bytes, delay: float) -> None:
+        """Store a message that is delivered *delay* seconds from now."""
+        self._check_exiting(connection, "DPUB")
+        shard = self._topics.get(topic)
+        with shard.lock:
+            _, woken = shard.partition.publish_deferred(
+                body, time.time_ns(), time.monotonic(), delay
+            )
+        shard.rearm()
+        connection.dirty.update(woken)
+
+    def _store(self, connection: Connection, topic: str, entries: list[Entry], verb: str) -> None:
+        self._check_exiting(connection, verb)
+        _, woken = self._topics.get(topic).publish(connection.node, entries)
+        connection.published[topic] += len(entries)
+        connection.dirty.update(woken)
+
+    @staticmethod
+    def _check_exiting(connection: Connection, verb: str) -> None:
+        if connection.node.exiting:
+            raise Refused(f"E_{verb}_FAILED", f"{verb} failed exiting")
+
+    @staticmethod
+    def _topic(command: Command, verb: str, needed: int, again: str = "") -> str:
+        if len(command.params) < needed:
+            raise Refused(INVALID, f"{verb} insufficient number of parameters")
+        name = shown(command.params[0])
+        if not is_valid_name(name):
+            text = f"{again}{verb} topic name {quote(command.params[0])} is not valid"
+            raise Refused(BAD_TOPIC, text)
+        return name

@@ -1,0 +1,1 @@
+"""One nsqlookupd: who has what, told by nsqds and asked by clients."""

@@ -1,0 +1,127 @@
+"""What the lookup daemons of a coordinated cluster say (protocol 7.2, cluster 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nsqsmart.embedded.coordination.topology import Picture, SeenSlot, Topology
+from nsqsmart.embedded.nsqd.server import Nsqd
+from nsqsmart.embedded.nsqd.shard import TopicMeta
+from nsqsmart.embedded.serving.http import HttpError
+
+NO_CHANNEL = "Topic has no channel, should init at least one for the new topic"
+KEY_NOT_FOUND = "Key not found"
+_RPC_PORT_OFFSET = 2
+_NOBODY = TopicMeta(name="", partitions=0, replicas=0)
+
+
+def describe(nsqd: Nsqd) -> dict[str, Any]:
+    """A node, as /nodes lists it."""
+    node = nsqd.node
+    return {
+        "remote_address": f"{node.options.broadcast_address}:{1024 + node.tcp_port % 60000}",
+        "hostname": node.hostname,
+        "broadcast_address": node.options.broadcast_address,
+        "tcp_port": node.tcp_port,
+        "http_port": node.http_port,
+        "version": node.options.version,
+    }
+
+
+def peer(nsqd: Nsqd) -> dict[str, Any]:
+    """A node, as /lookup lists it."""
+    node, known = nsqd.node, describe(nsqd)
+    host, worker = node.options.broadcast_address, node.options.node_id
+    distributed = f"{host}:{node.tcp_port + _RPC_PORT_OFFSET}:{node.tcp_port}:{worker}"
+    return {"id": known["remote_address"], **known, "distributed_id": distributed}
+
+
+def describe_meta(meta: TopicMeta) -> dict[str, Any]:
+    """What a topic was created with."""
+    return {
+        "disable_channel_auto_create": not meta.channel_auto_create,
+        "extend_support": meta.extended,
+        "multi_part": meta.multi_part,
+        "ordered": meta.ordered,
+        "partition_num": meta.partitions,
+        "replica": meta.replicas,
+    }
+
+
+class LookupAnswers:
+    """Lookups over the topology; ``tombstones`` are those of one lookup daemon.
+
+    ``frozen`` is what a daemon that learns nothing new answers out of, None for one that does.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self.tombstones: set[tuple[str, str]] = set()
+        self.frozen: Picture | None = None
+
+    def seen(self, topic: str | None = None) -> Picture:
+        """What this daemon knows, of one topic if it is given."""
+        return self._topology.picture(topic) if self.frozen is None else self.frozen
+
+    def lookup(
+        self, topic: str, *, writing: bool, with_meta: bool, partition: int | None = None
+    ) -> dict[str, Any]:
+        """The answer to /lookup; raises :class:`HttpError`."""
+        topology = self._topology
+        if topology.auto_create and topic not in topology.topics:
+            topology.ensure(topic)
+        seen = self.seen(topic)
+        meta = seen.topics.get(topic)
+        if meta is None and writing:
+            raise HttpError(404, KEY_NOT_FOUND)
+        disabled = seen.writes_disabled
+        if writing and disabled == "ordered":
+            with_meta = True
+        answer: dict[str, Any] = {"channels": seen.channels(topic, partition)}
+        if with_meta:
+            answer["meta"] = describe_meta(meta or _NOBODY)
+        if writing and meta and (disabled == "all" or (disabled == "ordered" and meta.ordered)):
+            return answer | {"partitions": None, "producers": None}
+        slots = seen.of(topic, partition)
+        leaders = self._writable(topic, slots, seen) if writing else _readable(slots, seen)
+        peers = {str(number): peer(nsqd) for number, nsqd in leaders}
+        producers = {each["id"]: each for each in peers.values()}
+        return answer | {"partitions": peers, "producers": list(producers.values())}
+
+    def _writable(self, topic: str, slots: list[SeenSlot], seen: Picture) -> list[tuple[int, Nsqd]]:
+        writable = [slot for slot in slots if slot.writable]
+        leaders = _readable(writable, seen)
+        if self._topology.auto_create:
+            return leaders
+        with_channel = {slot.number for slot in writable if slot.channels}
+        kept = [
+            (number, nsqd)
+            for number, nsqd in leaders
+            if number in with_channel and (topic, self._node(nsqd)) not in self.tombstones
+        ]
+        if leaders and not with_channel:
+            raise HttpError(404, NO_CHANNEL)
+        return kept
+
+    @staticmethod
+    def _node(nsqd: Nsqd) -> str:
+        return f"{nsqd.node.options.broadcast_address}:{nsqd.node.http_port}"
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """The answer to /nodes: what each node leads and takes writes for (cluster 3)."""
+        listed, seen = [], self.seen()
+        for nsqd in seen.up:
+            led: dict[str, list[str]] = {}
+            for (topic, number), slot in sorted(seen.slots.items()):
+                if slot.leader is nsqd and slot.writable:
+                    led.setdefault(topic, []).append(str(number))
+            gone = [(topic, self._node(nsqd)) in self.tombstones for topic in led]
+            listed.append(
+                {**describe(nsqd), "tombstones": gone, "topics": list(led), "partitions": led}
+            )
+        return listed
+
+
+def _readable(slots: list[SeenSlot], seen: Picture) -> list[tuple[int, Nsqd]]:
+    leaders = [(slot.number, slot.leader) for slot in slots]
+    return [(number, nsqd) for number, nsqd in leaders if nsqd is not None and nsqd in seen.up]

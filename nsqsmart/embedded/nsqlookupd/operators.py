@@ -1,0 +1,206 @@
+"""What operators do to a cluster by way of a redesigned nsqlookupd (protocol 7.4; cluster 1, 2).
+
+The order of the checks, and which of them need the leading daemon, are those of the real program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from nsqsmart.embedded.coordination.topology import CoordinatorRefused, Slot, Topology
+from nsqsmart.embedded.gotext import GoError, atoi
+from nsqsmart.embedded.nsqd.server import Nsqd
+from nsqsmart.embedded.nsqlookupd.admin import Cluster
+from nsqsmart.embedded.nsqlookupd.answers import KEY_NOT_FOUND, describe, peer
+from nsqsmart.embedded.serving.arguments import any_topic, number_argument
+from nsqsmart.embedded.serving.http import HttpError, Request
+
+_NOT_LEADER = "Not nsqlookup leader"
+_NOT_CREATED = "topic is not created"
+_UNSTABLE = "the cluster is unstable"
+_MAX_PARTITIONS = 255
+_SHOWN = ("hostname", "broadcast_address", "tcp_port", "http_port")
+
+
+class Operators:
+    """The paths of operators; without a cluster there is nothing to operate."""
+
+    def __init__(self, cluster: Cluster | None) -> None:
+        self._known = cluster
+        self._tombstones: set[str] = set()
+
+    def _cluster(self) -> Cluster:
+        if self._known is None:
+            raise HttpError(500, "MISSING_COORDINATOR")
+        return self._known
+
+    def _leading(self, status: int = 400) -> Cluster:
+        cluster = self._cluster()
+        if not cluster.is_leader():
+            raise HttpError(status, _NOT_LEADER)
+        return cluster
+
+    def cluster_stats(self, request: Request) -> Any:
+        """/cluster/stats: whether everything is in its place, and how loaded each node is."""
+        if self._known is None:
+            return {"stable": False, "node_stat_list": [], "topn_topics": []}
+        if not self._known.is_leader():
+            raise HttpError(400, "E_FAILED_ON_NOT_LEADER")
+        topology = self._known.coordinator.topology
+        nodes = [_load(topology, nsqd) for nsqd in topology.nsqds if nsqd in topology.up]
+        count = request.query.get("topn", "")
+        slots = list(topology.slots) if count.isdigit() else []
+        listed = [{"topic": f"{name}-{part}", "load_factor": 0.0} for name, part in slots]
+        stable = _is_stable(topology)
+        return {"stable": stable, "node_stat_list": nodes, "topn_topics": listed[: int(count or 0)]}
+
+    def expand(self, request: Request) -> None:
+        """/topic/partition/expand: more partitions, never fewer."""
+        self._cluster()
+        topic = any_topic(request)
+        count = number_argument(request, "partition_num", (1, 255), "TOPIC_PARTITION_NUM")
+        topology = self._leading(500).coordinator.topology
+        if count >= _MAX_PARTITIONS:
+            raise HttpError(500, "max partition allowed exceed")
+        if not _is_stable(topology):
+            raise HttpError(500, _UNSTABLE)
+        if topic not in topology.topics:
+            raise HttpError(500, _NOT_CREATED)
+        try:
+            topology.expand(topic, count)
+        except CoordinatorRefused as refused:
+            raise HttpError(500, str(refused)) from refused
+
+    def move(self, request: Request) -> None:
+        """/topic/partition/move: a replica, or the lead, from one node to another."""
+        coordinator = self._cluster().coordinator
+        topology = coordinator.topology
+        topic, number = any_topic(request), _partition(request)
+        if not _is_stable(topology):
+            raise HttpError(400, _UNSTABLE)
+        begin, end = request.query.get("move_from", ""), request.query.get("move_to", "")
+        if begin == end:
+            raise HttpError(400, "move to and from node can not be the same")
+        slot = topology.slots.get((topic, number))
+        if slot is None:
+            raise HttpError(400, KEY_NOT_FOUND)
+        source, target = _node(topology, begin), _node(topology, end)
+        replicas = list(slot.replicas)
+        if source is None or source not in replicas or target is None:
+            raise HttpError(400, "the node is not in the replicas, or not there")
+        if request.query.get("move_leader") == "true" or source is slot.leader:
+            moved = coordinator.leadership.begin_move(topic, number, target)
+            moved.wait()
+        if target not in replicas:
+            _replace(topology, slot, [target if each is source else each for each in replicas])
+
+    def update_meta(self, request: Request) -> None:
+        """/topic/meta/update: what may be changed of a topic that is there (cluster 2)."""
+        self._cluster()
+        topic, changes = any_topic(request), {}
+        if request.query.get("replicator"):
+            changes["replicas"] = number_argument(request, "replicator", (1, 5), "TOPIC_REPLICATOR")
+        _check_number(request, "syncdisk", "INVALID_ARG_TOPIC_SYNC_DISK")
+        _check_number(request, "retention", None)
+        coordinator = self._leading().coordinator
+        meta = coordinator.topology.topics.get(topic)
+        if meta is None:
+            raise HttpError(400, _NOT_CREATED)
+        new = replace(
+            meta,
+            replicas=changes.get("replicas", meta.replicas),
+            extended=meta.extended or request.query.get("upgradeext") == "true",
+            channel_auto_create={"true": False, "false": True}.get(
+                request.query.get("disable_channel_auto_create", ""), meta.channel_auto_create
+            ),
+        )
+        coordinator.topology.update(new)
+
+    def need_leader(self, request: Request) -> None:  # noqa: ARG002 - the interface has it
+        """Whatever only the leading daemon does, and no client can see."""
+        self._leading()
+
+    def tombstone_lookupd(self, request: Request) -> None:
+        """/cluster/lookupd/tombstone: hide a daemon in /listlookup of this one, or show it."""
+        node = request.query.get("node")
+        if not node:
+            raise HttpError(400, "MISSING_ARG_NODE")
+        tombstones = self._tombstones
+        if request.query.get("restore"):
+            if node not in tombstones:
+                raise HttpError(404, "lookup node id not found")
+            tombstones.discard(node)
+            return
+        listed = self._cluster().listlookup()["lookupdnodes"]
+        if node not in (each["ID"] for each in listed):
+            raise HttpError(404, "lookup node id not found")
+        tombstones.add(node)
+
+    def listlookup(self, known: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        """*known*, without the daemons that are hidden."""
+
+        def answer(request: Request) -> Any:
+            document = known(request)
+            if self._tombstones:
+                nodes = document["lookupdnodes"]
+                left = [each for each in nodes if each["ID"] not in self._tombstones]
+                document = document | {"lookupdnodes": left or None}
+            return document
+
+        return answer
+
+
+def _partition(request: Request) -> int:
+    text = request.query.get("partition")
+    if not text:
+        raise HttpError(400, "MISSING_ARG_TOPIC_PARTITION")
+    if not text.isdigit() or int(text) >= _MAX_PARTITIONS:
+        raise HttpError(400, "INVALID_ARG_TOPIC_PARTITION_NUM")
+    return int(text)
+
+
+def _check_number(request: Request, name: str, refusal: str | None) -> None:
+    text = request.query.get(name)
+    try:
+        atoi((text or "0").encode())
+    except GoError as error:
+        raise HttpError(400, refusal or str(error)) from error
+
+
+def _is_stable(topology: Topology) -> bool:
+    """Never without a topic; else when every partition is complete (cluster 1)."""
+    alive = topology.alive()
+    slots = list(topology.slots.values())
+    return bool(slots) and all(
+        slot.leader is not None
+        and not slot.moving
+        and len(slot.in_sync & alive) >= slot.shard.meta.replicas
+        for slot in slots
+    )
+
+
+def _load(topology: Topology, nsqd: Nsqd) -> dict[str, Any]:
+    """Made of the messages that a node holds; the real figures count rates too."""
+    slots = list(topology.slots.values())
+    led = sum(len(slot.shard.partition.log) for slot in slots if slot.leader is nsqd)
+    held = sum(len(slot.shard.partition.log) for slot in slots if nsqd in slot.replicas)
+    known = describe(nsqd)
+    return {
+        **{name: known[name] for name in _SHOWN},
+        "leader_load_factor": led / 1024,
+        "node_load_factor": held / 1024,
+    }
+
+
+def _node(topology: Topology, name: str) -> Nsqd | None:
+    """The node of a distributed id, if it is there."""
+    found = (nsqd for nsqd in topology.nsqds if peer(nsqd)["distributed_id"] == name)
+    return next((nsqd for nsqd in found if nsqd in topology.up), None)
+
+
+def _replace(topology: Topology, slot: Slot, replicas: list[Nsqd]) -> None:
+    """The partition is on *replicas*, and all of them have it."""
+    with topology.lock:
+        slot.replicas, slot.in_sync = replicas, set(replicas)

@@ -1,0 +1,94 @@
+"""The HTTP interface of an original nsqlookupd (protocol 7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nsqsmart.embedded.nsqlookupd.registrations import Peer, Registrations, distinct
+from nsqsmart.embedded.serving.arguments import any_topic, topic_and_channel, topic_argument
+from nsqsmart.embedded.serving.http import HttpError, Request, Response, Route, Router
+from nsqsmart.embedded.serving.versions import VERSIONS
+from nsqsmart.names import Dialect
+
+_GET, _POST = ("GET",), ("POST",)
+
+
+def original_router(registrations: Registrations) -> Router:
+    """The paths of an original nsqlookupd."""
+    api = _Api(registrations)
+    routes = {
+        "/ping": Route(_GET, lambda _: Response(body=b"OK")),
+        "/info": Route(_GET, lambda _: {"version": VERSIONS[Dialect.ORIGINAL]}),
+        "/debug": Route(_GET, lambda _: {}),
+        "/lookup": Route(_GET, api.lookup),
+        "/topics": Route(_GET, lambda _: {"topics": registrations.topics()}),
+        "/channels": Route(_GET, api.channels),
+        "/nodes": Route(_GET, api.nodes),
+        "/topic/create": Route(_POST, api.create_topic),
+        "/topic/delete": Route(_POST, api.delete_topic),
+        "/topic/tombstone": Route(_POST, api.tombstone),
+        "/channel/create": Route(_POST, api.create_channel),
+        "/channel/delete": Route(_POST, api.delete_channel),
+    }
+    return Router(routes, escaped=True)
+
+
+class _Api:
+    def __init__(self, registrations: Registrations) -> None:
+        self._registrations = registrations
+
+    def lookup(self, request: Request) -> Any:
+        topic = any_topic(request)
+        known = self._registrations
+        if not known.knows(topic):
+            raise HttpError(404, "TOPIC_NOT_FOUND")
+        peers = distinct(peer for peer, _ in known.holders(topic))
+        shown = [_describe(peer) for peer in peers if not known.is_tombstoned(topic, peer)]
+        return {"channels": known.channels(topic), "producers": shown}
+
+    def channels(self, request: Request) -> Any:
+        return {"channels": self._registrations.channels(any_topic(request))}
+
+    def nodes(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
+        listed = []
+        for peer in self._registrations.peers():
+            topics = sorted({key.topic for key in list(peer.topics)})
+            gone = [self._registrations.is_tombstoned(topic, peer) for topic in topics]
+            listed.append({**_describe(peer), "tombstones": gone, "topics": topics})
+        return {"producers": listed}
+
+    def create_topic(self, request: Request) -> None:
+        self._registrations.make(topic_argument(request))
+
+    def delete_topic(self, request: Request) -> None:
+        self._registrations.forget_topic(any_topic(request))
+
+    def create_channel(self, request: Request) -> None:
+        topic, channel = topic_and_channel(request)
+        self._registrations.make(topic, channel)
+
+    def delete_channel(self, request: Request) -> None:
+        topic, channel = topic_and_channel(request)
+        if not self._registrations.forget_channel(topic, channel):
+            raise HttpError(404, "CHANNEL_NOT_FOUND")
+
+    def tombstone(self, request: Request) -> None:
+        topic = any_topic(request)
+        node = request.query.get("node")
+        if node is None:
+            raise HttpError(400, "MISSING_ARG_NODE")
+        self._registrations.tombstone(topic, node)
+
+
+def _describe(peer: Peer) -> dict[str, Any]:
+    info = peer.info
+    return {
+        "remote_address": peer.remote_address,
+        "hostname": info.get("hostname", ""),
+        "broadcast_address": info["broadcast_address"],
+        "tcp_port": info["tcp_port"],
+        "http_port": info["http_port"],
+        "version": info["version"],
+        "topology_zone": info.get("topology_zone", ""),
+        "topology_region": info.get("topology_region", ""),
+    }

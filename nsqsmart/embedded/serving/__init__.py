@@ -1,0 +1,1 @@
+"""Sockets, HTTP and flags: what every server here stands on."""
