@@ -147,6 +147,7 @@ class PublishError(NsqError):
         retryable: the same call may succeed later.
         code: the server's code, or a short name of the failure.
         attempts: one :class:`Attempt` per try.
+        accepted: messages that earlier batches of the same ``publish_many(split=True)`` stored.
         hint: one line that says what to do, or ``""``.
     """
 
@@ -167,6 +168,7 @@ class PublishError(NsqError):
         self.answered = answered
         self.code = code
         self.attempts = attempts
+        self.accepted = 0
         self.hint = hint
 
 

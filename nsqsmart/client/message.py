@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from nsqsmart.errors import AlreadyResponded
 from nsqsmart.policy.topology import Target
 from nsqsmart.wire import messages as layout
+from nsqsmart.wire.ext import TAG
 
 
 class Queue(Protocol):
@@ -46,9 +47,6 @@ class Source(Protocol):
 
     def send_requeue(self, message: Message, delay: float) -> None:
         """REQ, now."""
-
-
-_TAG = "##client_dispatch_tag"
 
 
 def _check_delay(delay: float | None) -> float | None:
@@ -169,7 +167,7 @@ class Message:
     @property
     def tag(self) -> str | None:
         """The tag it was published with, if any."""
-        found = self.headers.get(_TAG)
+        found = self.headers.get(TAG)
         return found if isinstance(found, str) else None
 
     @property

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterable, Mapping
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from nsqsmart.client.arguments import (
+    check_bodies,
+    check_body,
+    check_delay,
+    check_headers,
+    check_timeout,
+    check_trace_id,
+    encode_json,
+)
 from nsqsmart.client.directory import Directory
 from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
-from nsqsmart.client.publishing import Publication, Publisher
+from nsqsmart.client.publication import Publication
+from nsqsmart.client.publish_call import publish, publish_plain
+from nsqsmart.client.publisher import Publisher
 from nsqsmart.client.receipt import Receipt
+from nsqsmart.client.splitting import publish_split
 from nsqsmart.config import ProducerConfig, resolve
-from nsqsmart.errors import ClientClosed, ConfigError
+from nsqsmart.errors import ClientClosed
 from nsqsmart.names import Address, check_partition, check_topic
 from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.handshake import make_greeting
@@ -21,7 +34,6 @@ from nsqsmart.net.lookup import WRITE
 from nsqsmart.net.pool import ConnectionPool
 from nsqsmart.policy.routing import Key, check_key
 
-_MAX_TRACE_ID = (1 << 64) - 1
 _MAX_KNOWN_TOPICS = 10_000
 
 
@@ -69,6 +81,9 @@ class Producer:
         partition: int | None = None,
         trace: bool | None = None,
         trace_id: int | None = None,
+        headers: Mapping[str, Any] | None = None,
+        tag: str | None = None,
+        delay: float | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """Store *body* in *topic*; return once an nsqd has said OK to it.
@@ -81,6 +96,9 @@ class Producer:
             partition: this very partition instead. Redesigned clusters only.
             trace: have the servers trace the message; default: the option ``trace``.
             trace_id: 0 to 2**64 - 1, implies *trace*; default: a random one.
+            headers: what JSON can say, by name; only topics made with ``extend_support``.
+            tag: consumers with this ``desired_tag`` get the message; the same topics.
+            delay: deliver it so many seconds from now, best effort. Original nsqds only.
             timeout: seconds for everything, retries included; default ``publish_timeout``.
 
         Raises:
@@ -91,14 +109,66 @@ class Producer:
         if topic not in self._known_topics:
             self._know(topic)
         if type(body) is not bytes or not body:
-            body = _check_body(body)
-        limit = self._publish_timeout if timeout is None else _check_timeout(timeout)
+            body = check_body(body)
+        limit = self._publish_timeout if timeout is None else check_timeout(timeout)
         publisher = self._publisher()
-        plain = key is None and partition is None and trace_id is None
+        plain = key is None and partition is None and trace_id is None and delay is None
+        plain = plain and headers is None and tag is None
         if plain and not (self._trace if trace is None else trace):
-            return publisher.publish_plain(topic, body, monotonic() + limit)
-        publication = self._describe(topic, body, key, partition, trace, trace_id)
-        return publisher.publish(publication, monotonic() + limit)
+            return publish_plain(publisher, topic, body, monotonic() + limit)
+        if trace_id is not None:
+            trace, trace_id = True, check_trace_id(trace_id)
+        publication = self._describe(
+            topic, (body,), key, partition, trace, headers, tag, trace_id=trace_id
+        )
+        if delay is not None:
+            publication = publication._replace(delay=check_delay(delay))
+        return publish(publisher, publication, monotonic() + limit)
+
+    def publish_json(self, topic: str, value: object, **arguments: Any) -> Receipt:
+        """Publish *value* as compact JSON in UTF-8; the arguments are those of :meth:`publish`."""
+        return self.publish(topic, encode_json(value), **arguments)
+
+    def publish_many(
+        self,
+        topic: str,
+        bodies: Iterable[bytes],
+        *,
+        key: Key | None = None,
+        partition: int | None = None,
+        trace: bool | None = None,
+        headers: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        split: bool = False,
+    ) -> Receipt:
+        """Store *bodies* with one MPUB, in one partition and in their order.
+
+        All are accepted, or an error is raised; then any number of the first ones may be stored,
+        unless its ``outcome`` says more. Not a transaction (reliability P6).
+
+        Args:
+            bodies: at least one message, none of them empty.
+            split: send several batches, each of at most 1 MiB or 1,000 messages, one after the
+                other: all to one partition with *key* or *partition*, else wherever there is room.
+                ``accepted`` of an error tells how many messages batches before it stored.
+            timeout: seconds for everything, all batches included.
+
+        The other arguments, and what is raised, are those of :meth:`publish`; *headers* go with
+        every message. ``count`` of the receipt is the number of messages.
+        """
+        if topic not in self._known_topics:
+            self._know(topic)
+        checked = check_bodies(bodies)
+        limit = self._publish_timeout if timeout is None else check_timeout(timeout)
+        publisher = self._publisher()
+        whole = self._describe(topic, checked, key, partition, trace, headers, None)
+        whole = whole._replace(batch=True)
+        deadline = monotonic() + limit
+        return (
+            publish_split(publisher, whole, deadline)
+            if split
+            else publish(publisher, whole, deadline)
+        )
 
     def close(self, timeout: float | None = None) -> None:
         """Refuse new calls, let those under way finish for *timeout* seconds, end the sockets.
@@ -110,7 +180,7 @@ class Producer:
         publisher = self._by_process.pop(os.getpid(), None)
         self._drop_inherited()
         if publisher:
-            limit = self._config.close_timeout if timeout is None else _check_timeout(timeout)
+            limit = self._config.close_timeout if timeout is None else check_timeout(timeout)
             publisher.pool.wait_for_loans(monotonic() + limit)
             publisher.turns.close()
             publisher.pool.close()
@@ -159,54 +229,32 @@ class Producer:
     def _describe(
         self,
         topic: str,
-        body: bytes,
+        bodies: tuple[bytes, ...],
         key: Key | None,
         partition: int | None,
         trace: bool | None,  # noqa: FBT001 - as publish() has it, which takes it by name
-        trace_id: int | None,
+        headers: Mapping[str, Any] | None,
+        tag: str | None,
+        *,
+        trace_id: int | None = None,
     ) -> Publication:
-        """What is to be published with key, partition or trace, checked."""
+        """What is to be published, checked."""
         if key is not None:
             check_key(key)
             if partition is not None:
                 raise TypeError("give key or partition, not both")
         elif partition is not None:
             check_partition(partition)
-        must_trace = trace_id is not None or trace is True
+        check_headers(headers, tag)
+        trace_ids: tuple[int, ...] = ()
         if trace_id is not None:
-            _check_trace_id(trace_id)
-        elif must_trace or (trace is None and self._trace):
-            trace_id = random.getrandbits(63) or 1
-        return Publication(topic, body, key, partition, trace_id, must_trace)
+            trace_ids = (trace_id,)
+        elif self._trace if trace is None else trace:
+            trace_ids = tuple(random.getrandbits(63) or 1 for _ in bodies)
+        return Publication(topic, bodies, key, partition, trace_ids, bool(trace), headers, tag)
 
     def _know(self, topic: str) -> None:
         """Check a topic's name once."""
         check_topic(topic)
         if len(self._known_topics) < _MAX_KNOWN_TOPICS:
             self._known_topics.add(topic)
-
-
-def _check_body(body: object) -> bytes:
-    if not isinstance(body, bytes | bytearray | memoryview):
-        raise TypeError(
-            f"body must be bytes, not {type(body).__name__}; "
-            "encode text with .encode(), objects with json.dumps(...).encode()"
-        )
-    if not len(body):
-        raise ConfigError("body is empty: nsqd refuses empty messages")
-    return bytes(body)
-
-
-def _check_trace_id(trace_id: object) -> None:
-    if isinstance(trace_id, bool) or not isinstance(trace_id, int):
-        raise TypeError(f"trace_id must be an int, not {type(trace_id).__name__}")
-    if not 0 <= trace_id <= _MAX_TRACE_ID:
-        raise ConfigError(f"trace_id {trace_id} does not fit in 64 unsigned bits")
-
-
-def _check_timeout(timeout: object) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise TypeError(f"timeout must be seconds, not {type(timeout).__name__}")
-    if not 0 <= timeout < float("inf"):
-        raise ConfigError(f"timeout {timeout!r} must be 0 or more seconds, and finite")
-    return float(timeout)

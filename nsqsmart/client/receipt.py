@@ -12,7 +12,8 @@ class Receipt:
     ``nsqd`` is "host:port"; ``partition`` is None on an original server; ``attempts`` counts the
     tries it took, so more than one may mean a duplicate. Only a traced publish knows
     ``internal_id``, ``trace_id``, ``offset`` (bytes in the partition's log) and ``size`` (bytes
-    of the record).
+    of the record). ``count`` is the number of messages; of several, id, trace id and offset are
+    those of the first one, and size is their sum.
     """
 
     topic: str
@@ -23,3 +24,4 @@ class Receipt:
     trace_id: int | None = None
     offset: int | None = None
     size: int | None = None
+    count: int = 1

@@ -31,6 +31,13 @@ class ProducerConfig(ClientConfig):
     retry_unanswered: bool = flag(
         "Retry a keyed publish that got no answer: it may then be stored twice, and out of order."
     )
+    uncertain_fence: float = seconds(
+        0.0,
+        "After a keyed publish without an answer nothing follows in its partition for so long: the "
+        "server may still carry it out. 20 s is safe; 0 is off.",
+        minimum=0,
+        maximum=3600,
+    )
     pool_size: int = integer(10, "Most connections to one nsqd.", minimum=1, maximum=1000)
     pool_idle_timeout: float | None = seconds(
         None,

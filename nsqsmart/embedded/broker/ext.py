@@ -10,10 +10,9 @@ from typing import Any
 
 from nsqsmart.embedded.broker.complaints import complaint
 from nsqsmart.embedded.broker.records import Extension, Record
+from nsqsmart.wire.ext import TAG, TRACE_ID
 from nsqsmart.wire.messages import EXT_JSON
 
-TRACE_ID = "##trace_id"
-DISPATCH_TAG = "##client_dispatch_tag"
 TEST_TRAFFIC = "zan_test"
 _MAX_TRACE_ID = 2**64 - 1
 _EQUAL, _PATTERN, _GLOB, _RULES = 1, 2, 3, 4
@@ -40,7 +39,7 @@ def read_header(data: bytes) -> tuple[Extension, int | None]:
         raise BadHeader(complaint(data)) from error
     if not isinstance(values, dict):
         return Extension(EXT_JSON, data, values), None
-    tag = values.get(DISPATCH_TAG)
+    tag = values.get(TAG)
     extension = Extension(EXT_JSON, data, values, tag if isinstance(tag, str) else "")
     return extension, _trace_id(values)
 

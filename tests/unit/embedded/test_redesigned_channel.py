@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nsqsmart.embedded.broker.ext import DISPATCH_TAG, make_filter, read_header
+from nsqsmart.embedded.broker.ext import make_filter, read_header
 from nsqsmart.embedded.broker.partition import RedesignedPartition
 from nsqsmart.embedded.broker.redesigned_channel import RedesignedChannel
+from nsqsmart.wire.ext import TAG
 from nsqsmart.wire.messages import MessageLayout
 from tests.unit.embedded.broker import NOW, Client, join, publish, redesigned
 
@@ -179,7 +180,7 @@ def test_a_channel_can_be_set_anywhere(index: int, bodies: list[bytes]) -> None:
 
 
 def tagged(partition: RedesignedPartition, *tags: str) -> None:
-    headers = [read_header(f'{{"{DISPATCH_TAG}":"{tag}"}}'.encode())[0] for tag in tags]
+    headers = [read_header(f'{{"{TAG}":"{tag}"}}'.encode())[0] for tag in tags]
     partition.publish([(ext.tag.encode(), 0, ext) for ext in headers], NOW, 0.0)
 
 
@@ -198,7 +199,7 @@ def test_tags_choose_and_orphaned_tags_go_to_who_has_none() -> None:
 def test_what_a_filter_does_not_want_is_finished() -> None:
     partition = redesigned(extended=True)
     channel = channel_of(partition)
-    wants = make_filter({"type": 1, "filter_ext_key": DISPATCH_TAG, "filter_data": "red"})
+    wants = make_filter({"type": 1, "filter_ext_key": TAG, "filter_data": "red"})
     client = join(channel, Client(wants=wants))
     tagged(partition, "red", "blue")
     assert client.bodies() == [b"red"]

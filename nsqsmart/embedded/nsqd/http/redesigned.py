@@ -7,7 +7,6 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from nsqsmart.embedded.broker.ext import (
-    TRACE_ID,
     BadHeader,
     BadTraceId,
     only_internal,
@@ -29,6 +28,7 @@ from nsqsmart.embedded.nsqd.offsets import OffsetRefused, find_index, parse_posi
 from nsqsmart.embedded.nsqd.refusals import Refused
 from nsqsmart.embedded.serving.http import HttpError, Request, Response, Route, Router, dumps
 from nsqsmart.wire.answers import NOT_LEADER
+from nsqsmart.wire.ext import TRACE_ID
 
 _GET, _POST = ("GET",), ("POST",)
 _EXT_PREFIX = "x-nsqext-"

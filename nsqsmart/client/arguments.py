@@ -1,0 +1,102 @@
+"""The arguments of publish calls, checked before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nsqsmart.errors import ConfigError
+from nsqsmart.wire.ext import MAX_HEADER, RESERVED, encode_header
+
+_MAX_TRACE_ID = (1 << 64) - 1
+_MAX_DELAY = 30 * 86400.0
+
+
+def check_body(body: object, name: str = "body") -> bytes:
+    """*body* as bytes; raises TypeError, ConfigError for an empty one."""
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise TypeError(
+            f"{name} must be bytes, not {type(body).__name__}; "
+            "encode text with .encode(), objects with json.dumps(...).encode()"
+        )
+    if not len(body):
+        raise ConfigError(f"{name} is empty: nsqd refuses empty messages")
+    return bytes(body)
+
+
+def check_bodies(bodies: object) -> tuple[bytes, ...]:
+    """Several bodies, at least one."""
+    if isinstance(bodies, str | bytes | bytearray | memoryview | Mapping):
+        raise TypeError(f"bodies must be a list of bytes, not {type(bodies).__name__}")
+    if not isinstance(bodies, Iterable):
+        raise TypeError(f"bodies must be a list of bytes, not {type(bodies).__name__}")
+    checked = tuple(
+        body if type(body) is bytes and body else check_body(body, f"bodies[{number}]")
+        for number, body in enumerate(bodies)
+    )
+    if not checked:
+        raise ConfigError("bodies is empty: there is nothing to publish")
+    return checked
+
+
+def encode_json(value: object) -> bytes:
+    """*value* as compact JSON in UTF-8; raises TypeError or ConfigError for what JSON lacks."""
+    try:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"the value cannot be written as JSON: {error}") from error
+    return text.encode()
+
+
+def check_trace_id(trace_id: object) -> int:
+    """An unsigned number of 64 bits."""
+    if isinstance(trace_id, bool) or not isinstance(trace_id, int):
+        raise TypeError(f"trace_id must be an int, not {type(trace_id).__name__}")
+    if not 0 <= trace_id <= _MAX_TRACE_ID:
+        raise ConfigError(f"trace_id {trace_id} does not fit in 64 unsigned bits")
+    return trace_id
+
+
+def check_timeout(timeout: object) -> float:
+    """Seconds, 0 or more."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout must be seconds, not {type(timeout).__name__}")
+    if not 0 <= timeout < math.inf:
+        raise ConfigError(f"timeout {timeout!r} must be 0 or more seconds, and finite")
+    return float(timeout)
+
+
+def check_delay(delay: object) -> int:
+    """Seconds as milliseconds."""
+    if isinstance(delay, bool) or not isinstance(delay, int | float):
+        raise TypeError(f"delay must be seconds, not {type(delay).__name__}")
+    if not 0 <= delay <= _MAX_DELAY:
+        raise ConfigError(f"delay {delay!r} must be from 0 to {_MAX_DELAY:.0f} seconds")
+    return round(delay * 1000)
+
+
+def check_headers(headers: object, tag: object) -> None:
+    """What becomes the JSON header of a message."""
+    if tag is not None and (not isinstance(tag, str) or not tag):
+        raise TypeError(f"tag must be a text that is not empty, not {tag!r}")
+    if headers is None:
+        return
+    if not isinstance(headers, Mapping):
+        raise TypeError(f"headers must be a dict, not {type(headers).__name__}")
+    for name in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"header {name!r} must have a text for a name")
+        if name.startswith(RESERVED):
+            raise ConfigError(f"header {name!r}: names that begin with {RESERVED} are the server's")
+    _check_header(headers)
+
+
+def _check_header(headers: Mapping[str, Any]) -> None:
+    try:
+        size = len(encode_header(headers))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"headers cannot be written as JSON: {error}") from error
+    if size > MAX_HEADER:
+        raise ConfigError(f"headers take {size} bytes, {MAX_HEADER} is the limit")

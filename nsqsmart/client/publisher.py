@@ -1,0 +1,110 @@
+"""What all calls of a producer share in one process."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Collection, Sequence
+from time import monotonic
+
+from nsqsmart.client.directory import Directory
+from nsqsmart.client.turns import Turns
+from nsqsmart.config import ProducerConfig
+from nsqsmart.errors import ProtocolError
+from nsqsmart.names import Address
+from nsqsmart.net.connection import Connection
+from nsqsmart.net.pool import ConnectionPool
+from nsqsmart.policy.outages import Outages
+from nsqsmart.policy.routing import Rotation
+from nsqsmart.policy.topology import Target
+from nsqsmart.wire.frames import OK
+from nsqsmart.wire.receipts import TracedReceipt, decode_receipt
+
+log = logging.getLogger("nsqsmart")
+
+_RESPONSE_TIMEOUT = 10.0
+# A redesigned nsqd that lost a follower answers after 12 s (cluster 6.1).
+_RESPONSE_TIMEOUT_REDESIGNED = 20.0
+
+
+class Publisher:
+    """Pool, picture, turns, and what was learned of nodes and topics."""
+
+    def __init__(self, config: ProducerConfig, directory: Directory, pool: ConnectionPool) -> None:
+        self.config = config
+        self.directory = directory
+        self.pool = pool
+        self.turns = Turns()
+        self.outages: Outages[Address] = Outages()
+        self.fences: dict[tuple[str, int | None], float] = {}
+        """Until when nothing follows an unanswered keyed command (reliability O4)."""
+        self._counts: dict[str, int] = {}
+        self.patience = config.response_timeout or _RESPONSE_TIMEOUT
+        self.patience_redesigned = config.response_timeout or _RESPONSE_TIMEOUT_REDESIGNED
+        self._rotation = Rotation(random.randrange(1 << 16))  # noqa: S311 - spreads producers
+
+    def pick(self, targets: Sequence[Target], avoid: Collection[Address] = ()) -> Target:
+        """The next target for an unkeyed message: none of *avoid*, nor one that is out of order."""
+        if not self.outages.nodes:
+            return self._rotation.pick(targets, avoid)
+        now = monotonic()
+        target = self._rotation.pick(targets, self.outages.avoided(now).union(avoid))
+        self.outages.probe(target.address, now)
+        return target
+
+    def exchange(
+        self,
+        target: Target,
+        command: bytes,
+        traced: int | None,
+        deadline: float,
+        *,
+        batch: bool = False,
+    ) -> TracedReceipt | None:
+        """One command and its answer on a connection that is lent for it.
+
+        *traced* is the trace id that the receipt must show, None for a plain OK.
+        """
+        redesigned = target.partition is not None
+        patience = self.patience_redesigned if redesigned else self.patience
+        connection = self.pool.take(target.address, deadline)
+        try:
+            data = connection.exchange(command, min(deadline, monotonic() + patience))
+            receipt = None
+            if traced is not None or data != OK:
+                receipt = _understand(connection, data, traced)
+        except BaseException:
+            # A batch may be left unread in the middle: the rest would be taken for commands.
+            connection.spoiled |= batch
+            raise
+        finally:
+            self.pool.give_back(connection)
+        if self.outages.nodes:
+            self.outages.worked(target.address)
+        return receipt
+
+    def lost(self, address: Address, now: float) -> None:
+        """Nothing can be sent to *address*: others are preferred, and its connections end."""
+        self.outages.failed(address, now)
+        self.pool.retire(address)
+
+    def count_changed(self, topic: str, count: int) -> int:
+        """The partition count that keys were mapped by before, if it was another; said once."""
+        before = self._counts.setdefault(topic, count)
+        if before == count:
+            return 0
+        self._counts[topic] = count
+        log.warning(
+            "topic %s has %d partitions now, not %d: keys move to others", topic, count, before
+        )
+        return before
+
+
+def _understand(connection: Connection, data: bytes, traced: int | None) -> TracedReceipt | None:
+    """The receipt in an answer; no success without the very OK that was asked for."""
+    connection.spoiled = True
+    receipt = decode_receipt(data)
+    if traced is not None and (receipt is None or receipt.trace_id != traced):
+        raise ProtocolError("the receipt is not that of this message")
+    connection.spoiled = False
+    return receipt

@@ -1,0 +1,141 @@
+"""Where one publish call goes: its target, and for keyed messages its turn there."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from time import monotonic, sleep
+
+from nsqsmart.client.failures import NoLeader
+from nsqsmart.client.publication import Publication
+from nsqsmart.client.publisher import Publisher
+from nsqsmart.client.turns import new_token
+from nsqsmart.errors import (
+    OrderingNotSupported,
+    PartitionCountChanged,
+    PoolTimeout,
+    TopicHasNoChannel,
+    TopicNotExist,
+)
+from nsqsmart.names import Address
+from nsqsmart.policy.lookup_answers import TopicState
+from nsqsmart.policy.routing import partition_for
+from nsqsmart.policy.topology import Target, Topology
+
+log = logging.getLogger("nsqsmart")
+
+_UNKNOWN_LOOKUPS = 2
+
+
+class Way:
+    """The choices of one call; ``avoid`` are the nodes where it failed since it last paused."""
+
+    __slots__ = (
+        "_deadline",
+        "_publication",
+        "_shared",
+        "_turn",
+        "_unknown_in",
+        "avoid",
+        "partition",
+    )
+
+    def __init__(self, shared: Publisher, publication: Publication, deadline: float) -> None:
+        self.avoid: frozenset[Address] = frozenset()
+        self.partition: int | None = None
+        self._shared = shared
+        self._publication = publication
+        self._deadline = deadline
+        self._turn: threading.Lock | None = None
+        self._unknown_in: frozenset[int] = frozenset()
+
+    def find(self, topology: Topology) -> Target:
+        """The target to try next; raises what the caller shall see, or NoLeader to look again."""
+        publication = self._publication
+        if topology.state is not TopicState.FOUND:
+            return self._find_unknown(topology)
+        if not publication.keyed:
+            if not topology.targets:
+                raise NoLeader(f"no partition of topic {publication.topic!r} has a leader")
+            return self._shared.pick(topology.targets, self.avoid)
+        partition = self._keep_to_partition(topology)
+        leader = topology.leaders.get(partition)
+        if leader is None:
+            raise NoLeader(f"partition {partition} of {publication.topic!r} has no leader")
+        return Target.at(leader, partition)
+
+    def release(self) -> None:
+        """Give the turn up, or the place in the queue for it."""
+        if self._turn and self.partition is not None:
+            self._shared.turns.give_up((self._publication.topic, self.partition), self._turn)
+
+    def _keep_to_partition(self, topology: Topology) -> int:
+        """The message's one partition; waits for its turn there."""
+        topic = self._publication.topic
+        if not topology.redesigned:
+            raise OrderingNotSupported(
+                f"topic {topic!r} is on an original NSQ, which has no partitions",
+                hint="publish without key= and partition=",
+            )
+        partition = self._partition(topology)
+        if partition >= topology.partition_num:
+            count = topology.partition_num
+            raise NoLeader(f"topic {topic!r} has {count} partitions, no {partition}")
+        self.partition = partition
+        if self._turn is None and self._shared.config.serialize:
+            self._turn = new_token()
+            self._shared.turns.take((topic, partition), self._turn, self._deadline)
+        self._wait_at_fence(partition)
+        return partition
+
+    def _partition(self, topology: Topology) -> int:
+        publication, count = self._publication, topology.partition_num
+        if publication.partition is not None:
+            return publication.partition
+        assert publication.key is not None  # noqa: S101 - keyed means one of the two is there
+        partition = partition_for(publication.key, count, self._shared.config.sharding)
+        before = self._shared.count_changed(publication.topic, count)
+        if before or self.partition not in (None, partition):
+            raise PartitionCountChanged(
+                f"topic {publication.topic!r} now has {count} partitions"
+                f"{f', not {before}' if before else ''}; keys have moved",
+                hint="publish again, to the key's new partition; there is no order between the two",
+            )
+        return partition
+
+    def _wait_at_fence(self, partition: int) -> None:
+        """Let an unanswered command of this partition come to its end."""
+        fences = self._shared.fences
+        if not fences:
+            return
+        left = fences.get((self._publication.topic, partition), 0.0) - monotonic()
+        if left <= 0:
+            fences.pop((self._publication.topic, partition), None)
+            return
+        if left > self._deadline - monotonic():
+            raise PoolTimeout(
+                f"partition {partition} is fenced for {left:.1f} s more: a publish got no answer"
+            )
+        sleep(left)
+
+    def _find_unknown(self, topology: Topology) -> Target:
+        """A topic that no lookup knows, or that has no channel yet."""
+        topic = self._publication.topic
+        if topology.state is TopicState.NO_CHANNEL:
+            raise TopicHasNoChannel(
+                f"topic {topic!r} has no channel, and takes no messages without one",
+                hint=f"start a consumer, or POST /channel/create?topic={topic}&channel=NAME "
+                "to the leader of each partition",
+            )
+        nodes = self._shared.directory.nodes_for_new_topic(topic, self._deadline)
+        if nodes and not self._publication.keyed:
+            return self._shared.pick([Target.at(node, None) for node in nodes], self.avoid)
+        if nodes:
+            self._keep_to_partition(topology)
+        self._unknown_in |= {topology.generation}
+        if len(self._unknown_in) >= _UNKNOWN_LOOKUPS:
+            raise TopicNotExist(
+                f"no nsqlookupd knows topic {topic!r}",
+                hint="check its name; a redesigned cluster does not create topics by itself",
+            )
+        raise NoLeader(f"no nsqlookupd knows topic {topic!r}")
