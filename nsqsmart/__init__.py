@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nsqsmart.client.closing import CloseReport
     from nsqsmart.client.consumer import Consumer
     from nsqsmart.client.message import Message, Requeue
+    from nsqsmart.client.pending import Pending
     from nsqsmart.client.producer import Producer
     from nsqsmart.client.receipt import Receipt
     from nsqsmart.config import ConsumerConfig, ProducerConfig
@@ -34,6 +35,7 @@ __all__ = [
     "Message",
     "NsqError",
     "Outcome",
+    "Pending",
     "Producer",
     "ProducerConfig",
     "PublishError",
@@ -50,6 +52,7 @@ _HOMES = {
     "Message": "nsqsmart.client.message",
     "NsqError": "nsqsmart.errors",
     "Outcome": "nsqsmart.errors",
+    "Pending": "nsqsmart.client.pending",
     "Producer": "nsqsmart.client.producer",
     "ProducerConfig": "nsqsmart.config",
     "PublishError": "nsqsmart.errors",

@@ -173,6 +173,23 @@ class Directory:
         found = self._lookup.nodes_for_new_topic(topic, deadline)
         return tuple(filter(None, map(self._map, found)))
 
+    def nodes(self, deadline: float) -> tuple[Address, ...]:
+        """Every nsqd: those named by hand, or all that the lookups know."""
+        if self._lookup is None:
+            return self._direct
+        found = self._lookup.nodes(deadline)
+        return tuple(node.address for node in filter(None, map(self._map, found)))
+
+    def pictures(self) -> dict[str, Topology]:
+        """What is known of every topic that was asked for."""
+        entries = list(self._entries.items())
+        return {topic: entry.topology for topic, entry in entries if entry.topology}
+
+    def failing(self) -> dict[str, DiscoveryError]:
+        """Topics whose last lookup failed."""
+        entries = list(self._entries.items())
+        return {topic: entry.failure for topic, entry in entries if entry.failure}
+
     def due(self, topic: str) -> float:
         """When the picture of *topic* should be refreshed (monotonic seconds)."""
         entry = self._entries.get(topic)

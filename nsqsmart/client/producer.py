@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterable, Mapping
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
+from nsqsmart.client import inspecting
 from nsqsmart.client.arguments import (
     check_bodies,
     check_body,
@@ -18,20 +18,19 @@ from nsqsmart.client.arguments import (
     check_trace_id,
     encode_json,
 )
-from nsqsmart.client.directory import Directory
 from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
+from nsqsmart.client.health import Health
+from nsqsmart.client.machinery import Machinery
+from nsqsmart.client.pending import Pending
+from nsqsmart.client.processes import PerProcess
 from nsqsmart.client.publication import Publication
 from nsqsmart.client.publish_call import publish, publish_plain
-from nsqsmart.client.publisher import Publisher
 from nsqsmart.client.receipt import Receipt
 from nsqsmart.client.splitting import publish_split
 from nsqsmart.config import ProducerConfig, resolve
 from nsqsmart.errors import ClientClosed
-from nsqsmart.names import Address, check_partition, check_topic
-from nsqsmart.net.connection import Connection, open_connection
+from nsqsmart.names import check_partition, check_topic
 from nsqsmart.net.handshake import make_greeting
-from nsqsmart.net.lookup import WRITE
-from nsqsmart.net.pool import ConnectionPool
 from nsqsmart.policy.routing import Key, check_key
 
 _MAX_KNOWN_TOPICS = 10_000
@@ -69,8 +68,7 @@ class Producer:
         self._trace = self._config.trace
         self._closed = False
         self._known_topics: set[str] = set()
-        # Keyed by PID: a child of a fork starts with nothing, and inherits no lock that is held.
-        self._by_process: dict[int, Publisher] = {}
+        self._machinery: PerProcess[Machinery] = PerProcess()
 
     def publish(
         self,
@@ -111,7 +109,7 @@ class Producer:
         if type(body) is not bytes or not body:
             body = check_body(body)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
-        publisher = self._publisher()
+        publisher = self._running().publisher
         plain = key is None and partition is None and trace_id is None and delay is None
         plain = plain and headers is None and tag is None
         if plain and not (self._trace if trace is None else trace):
@@ -124,6 +122,59 @@ class Producer:
         if delay is not None:
             publication = publication._replace(delay=check_delay(delay))
         return publish(publisher, publication, monotonic() + limit)
+
+    def publish_async(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        key: Key | None = None,
+        partition: int | None = None,
+        trace: bool | None = None,
+        trace_id: int | None = None,
+        headers: Mapping[str, Any] | None = None,
+        tag: str | None = None,
+        delay: float | None = None,
+        timeout: float | None = None,
+    ) -> Pending:
+        """Send *body* on its way, and return at once; the arguments are those of :meth:`publish`.
+
+        Unkeyed messages do not wait for each other's answers; keyed ones of a partition leave as
+        one batch when the batch before is answered, so that their order survives retries. At most
+        ``async_max_messages`` and ``async_max_bytes`` are on their way: then it waits, or with
+        ``on_full="raise"`` fails. The first call starts threads.
+
+        Returns:
+            a :class:`Pending`, whose ``result()`` returns or raises what :meth:`publish` would.
+
+        Raises:
+            TypeError, ConfigError: an argument cannot be used; nothing was sent.
+            PublishError: there was no room in time; nothing was sent.
+            ClientClosed: after :meth:`close`.
+        """
+        if topic not in self._known_topics:
+            self._know(topic)
+        if type(body) is not bytes or not body:
+            body = check_body(body)
+        limit = self._publish_timeout if timeout is None else check_timeout(timeout)
+        if trace_id is not None:
+            trace, trace_id = True, check_trace_id(trace_id)
+        publication = self._describe(
+            topic, (body,), key, partition, trace, headers, tag, trace_id=trace_id
+        )
+        if delay is not None:
+            publication = publication._replace(delay=check_delay(delay))
+        deadline = monotonic() + limit
+        return self._running().asynchronous().submit(publication, deadline, limit)
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until nothing of :meth:`publish_async` is on its way; whether that is so.
+
+        *timeout* in seconds; default ``publish_timeout``, by which everything is settled.
+        """
+        limit = self._publish_timeout if timeout is None else check_timeout(timeout)
+        machinery = self._machinery.get()
+        return machinery is None or machinery.flush(monotonic() + limit)
 
     def publish_json(self, topic: str, value: object, **arguments: Any) -> Receipt:
         """Publish *value* as compact JSON in UTF-8; the arguments are those of :meth:`publish`."""
@@ -160,7 +211,7 @@ class Producer:
             self._know(topic)
         checked = check_bodies(bodies)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
-        publisher = self._publisher()
+        publisher = self._running().publisher
         whole = self._describe(topic, checked, key, partition, trace, headers, None)
         whole = whole._replace(batch=True)
         deadline = monotonic() + limit
@@ -170,6 +221,41 @@ class Producer:
             else publish(publisher, whole, deadline)
         )
 
+    def warm(self, *topics: str, timeout: float | None = None) -> None:
+        """Look *topics* up and connect ahead of the first publish; default ``publish_timeout``.
+
+        Raises DiscoveryError and ConnectError.
+        """
+        limit = self._publish_timeout if timeout is None else check_timeout(timeout)
+        for topic in topics:
+            self._know(topic)
+        inspecting.warm(self._running(), topics, monotonic() + limit)
+
+    def ping(self, timeout: float | None = None) -> dict[str, float]:
+        """Shake hands with every nsqd; returns the seconds it took by "host:port".
+
+        Those that do not answer are left out. Raises ConnectError if none does, DiscoveryError if
+        no lookup does. *timeout* in seconds for all of it; default ``publish_timeout``.
+        """
+        limit = self._publish_timeout if timeout is None else check_timeout(timeout)
+        return inspecting.ping(self._running(), monotonic() + limit)
+
+    def stats(self) -> dict[str, Any]:
+        """Figures that JSON can take.
+
+        ``pools`` by nsqd (:class:`~nsqsmart.net.pool.PoolStats`), ``topics`` as the lookups have
+        them, nsqds that are ``avoided`` for a while, ``turns_waiting``, ``async_pending``.
+        """
+        machinery = self._machinery.get()
+        return inspecting.stats(machinery) if machinery else {}
+
+    def health(self) -> Health:
+        """What the last calls found; asks nobody."""
+        if self._closed:
+            return Health("closed")
+        machinery = self._machinery.get()
+        return inspecting.health(machinery) if machinery else Health("idle")
+
     def close(self, timeout: float | None = None) -> None:
         """Refuse new calls, let those under way finish for *timeout* seconds, end the sockets.
 
@@ -177,13 +263,10 @@ class Producer:
         twice, and from any thread.
         """
         self._closed = True
-        publisher = self._by_process.pop(os.getpid(), None)
-        self._drop_inherited()
-        if publisher:
+        machinery = self._machinery.take()
+        if machinery:
             limit = self._config.close_timeout if timeout is None else check_timeout(timeout)
-            publisher.pool.wait_for_loans(monotonic() + limit)
-            publisher.turns.close()
-            publisher.pool.close()
+            machinery.close(monotonic() + limit)
 
     def __enter__(self) -> Self:
         return self
@@ -202,29 +285,15 @@ class Producer:
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a Producer cannot be pickled: make it inside the function that uses it")
 
-    def _publisher(self) -> Publisher:
-        publisher = self._by_process.get(os.getpid())
-        if publisher is not None and not self._closed:
-            return publisher
+    def _running(self) -> Machinery:
+        machinery = self._machinery.get()
+        if machinery is not None and not self._closed:
+            return machinery
         if self._closed:
             raise ClientClosed("the Producer was closed")
-        self._drop_inherited()
-        endpoint = open_endpoint(self._endpoint)
-        directory = Directory(endpoint, self._config, WRITE)
-        idle = self._config.pool_idle_timeout or 1.5 * (self._config.heartbeat_interval or 30.0)
-        pool = ConnectionPool(self._open, self._config.pool_size, idle)
-        made = Publisher(self._config, directory, pool)
-        # setdefault: two threads may get here at once, and no lock is there to be inherited held.
-        return self._by_process.setdefault(os.getpid(), made)
-
-    def _drop_inherited(self) -> None:
-        for process in [pid for pid in self._by_process if pid != os.getpid()]:
-            inherited = self._by_process.pop(process, None)
-            if inherited:
-                inherited.pool.drop()
-
-    def _open(self, address: Address, deadline: float) -> Connection:
-        return open_connection(address, self._greeting, deadline)
+        return self._machinery.get_or_make(
+            lambda: Machinery(open_endpoint(self._endpoint), self._config, self._greeting)
+        )
 
     def _describe(
         self,

@@ -6,7 +6,8 @@ All of it runs in the caller's thread.
 from __future__ import annotations
 
 import random
-from time import monotonic, sleep
+from time import monotonic
+from typing import NamedTuple
 
 from nsqsmart.client.failures import code_of, publish_error
 from nsqsmart.client.publication import Publication, build
@@ -22,7 +23,7 @@ from nsqsmart.wire.receipts import TracedReceipt
 
 def publish(shared: Publisher, publication: Publication, deadline: float) -> Receipt:
     """Return once an nsqd has it, or raise a PublishError (ClientClosed: not even tried)."""
-    return _Call(shared, publication, deadline).run()
+    return Call(shared, publication, deadline).run()
 
 
 def publish_plain(shared: Publisher, topic: str, body: bytes, deadline: float) -> Receipt:
@@ -32,19 +33,19 @@ def publish_plain(shared: Publisher, topic: str, body: bytes, deadline: float) -
     """
     topology = shared.directory.known(topic)
     if topology is None or not topology.targets:
-        return _Call(shared, Publication(topic, (body,)), deadline).run()
+        return Call(shared, Publication(topic, (body,)), deadline).run()
     target = shared.pick(topology.targets)
     command = commands.pub(topic, body, target.partition)
     started = monotonic()
     try:
         shared.exchange(target, command, None, deadline)
     except (TransportError, ClientClosed) as error:
-        call = _Call(shared, Publication(topic, (body,)), deadline)
+        call = Call(shared, Publication(topic, (body,)), deadline)
         return call.resume(topology, target, error, started)
     return Receipt(topic, target.partition, target.name)
 
 
-class _Call:
+class Call:
     """The state of one publish call; what only a failure needs is made when one comes."""
 
     __slots__ = (
@@ -57,23 +58,30 @@ class _Call:
         "_way",
     )
 
-    def __init__(self, shared: Publisher, publication: Publication, deadline: float) -> None:
+    def __init__(
+        self,
+        shared: Publisher,
+        publication: Publication,
+        deadline: float,
+        failed: Retry | None = None,
+    ) -> None:
+        """*failed* is what was tried before, in another way."""
         self._shared = shared
         self._publication = publication
         self._deadline = deadline
         self._way = Way(shared, publication, deadline)
-        self._failed: Retry | None = None
+        self._failed = failed
         self._topology: Topology | None = None
         self._target: Target | None = None
 
     def resume(
         self,
-        topology: Topology,
+        topology: Topology | None,
         target: Target,
         error: TransportError | ClientClosed,
         started: float,
     ) -> Receipt:
-        """Go on after a first attempt at *target* that ended with *error*."""
+        """Go on after an attempt at *target* that ended with *error*."""
         self._topology, self._target = topology, target
         self._recover(error, started)
         return self.run()
@@ -92,19 +100,6 @@ class _Call:
                     raise
         finally:
             self._way.release()
-
-    @property
-    def _retry(self) -> Retry:
-        """What has been tried so far."""
-        if self._failed is None:
-            config = self._shared.config
-            self._failed = Retry(
-                self._deadline,
-                config.retry_pause,
-                config.max_retry_pause,
-                config.publish_attempts,
-            )
-        return self._failed
 
     def _attempt(self) -> Receipt:
         self._target = None
@@ -142,37 +137,25 @@ class _Call:
         """Prepare the next attempt after *error*, or raise what the caller shall see."""
         if isinstance(error, ClientClosed):
             raise self._failure(error) from error
-        target = self._target
-        unanswered = self._shared.config.retry_unanswered
-        verdict = judge(error, keyed=self._publication.keyed, retry_unanswered=unanswered)
-        now = monotonic()
-        nsqd = target.name if target else None
-        partition = target.partition if target else self._way.partition
-        attempt = Attempt(nsqd, partition, code_of(error), now - started)
-        self._failed = retry = self._retry.after(attempt, verdict)
+        target, now = self._target, monotonic()
+        trial = Trial(self._publication, target, self._way.partition, started)
+        self._failed = retry = self._failed or self._shared.new_retry(self._deadline)
+        self._failed, verdict = after_failure(self._shared, trial, retry, error, now)
+        if self._shared.closed.is_set():
+            raise self._failure(error) from ClientClosed("the Producer was closed")
         if target:
-            self._note(target, error, verdict, now)
-        if not retry.may_retry(verdict, now):
+            self._way.avoid |= {target.address}
+        if not self._failed.may_retry(verdict, now):
             raise self._failure(error) from error
         elsewhere = self._may_go_elsewhere(verdict)
         if not elsewhere:
             self._way.avoid = frozenset()
-            sleep(retry.delay(now, random.uniform))
+            self._shared.closed.wait(self._failed.delay(now, random.uniform))
         if verdict.moved:
             self._look_again(target, wait=not elsewhere)
         if monotonic() >= self._deadline:
             # An attempt without time would only hide what really went wrong.
             raise self._failure(error) from error
-
-    def _note(self, target: Target, error: TransportError, verdict: Verdict, now: float) -> None:
-        """What the failure says of the node, for this call and for others."""
-        self._way.avoid |= {target.address}
-        if verdict.answered and (error.sent or isinstance(error, PoolTimeout)):
-            return
-        self._shared.lost(target.address, now)
-        fence = self._shared.config.uncertain_fence
-        if fence and not verdict.answered and self._publication.keyed:
-            self._shared.fences[self._publication.topic, target.partition] = now + fence
 
     def _may_go_elsewhere(self, verdict: Verdict) -> bool:
         """Whether another node can take an unkeyed message at once, without a pause."""
@@ -192,4 +175,33 @@ class _Call:
             self._topology = None
 
     def _failure(self, error: TransportError | ClientClosed) -> Exception:
-        return publish_error(self._publication.topic, self._retry, error, now=monotonic())
+        retry = self._failed or self._shared.new_retry(self._deadline)
+        return publish_error(self._publication.topic, retry, error, now=monotonic())
+
+
+class Trial(NamedTuple):
+    """One attempt: of what, where, and when it began."""
+
+    publication: Publication
+    target: Target | None
+    partition: int | None
+    started: float
+
+
+def after_failure(
+    shared: Publisher, trial: Trial, retry: Retry, error: TransportError, now: float
+) -> tuple[Retry, Verdict]:
+    """Where a call stands after *trial* ended with *error*; notes what that says of the node."""
+    publication, target = trial.publication, trial.target
+    unanswered = shared.config.retry_unanswered
+    verdict = judge(error, keyed=publication.keyed, retry_unanswered=unanswered)
+    nsqd = target.name if target else None
+    partition = target.partition if target else trial.partition
+    attempt = Attempt(nsqd, partition, code_of(error), now - trial.started)
+    silent = not verdict.answered or not error.sent
+    if target and silent and not isinstance(error, PoolTimeout):
+        shared.lost(target.address, now)
+        fence = shared.config.uncertain_fence
+        if fence and publication.keyed and not verdict.answered:
+            shared.fences[publication.topic, target.partition] = now + fence
+    return retry.after(attempt, verdict), verdict

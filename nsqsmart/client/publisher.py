@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 from collections.abc import Collection, Sequence
 from time import monotonic
 
@@ -12,9 +13,9 @@ from nsqsmart.client.turns import Turns
 from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import ProtocolError
 from nsqsmart.names import Address
-from nsqsmart.net.connection import Connection
 from nsqsmart.net.pool import ConnectionPool
 from nsqsmart.policy.outages import Outages
+from nsqsmart.policy.retry import Retry
 from nsqsmart.policy.routing import Rotation
 from nsqsmart.policy.topology import Target
 from nsqsmart.wire.frames import OK
@@ -35,12 +36,13 @@ class Publisher:
         self.directory = directory
         self.pool = pool
         self.turns = Turns()
+        self.closed = threading.Event()
         self.outages: Outages[Address] = Outages()
         self.fences: dict[tuple[str, int | None], float] = {}
         """Until when nothing follows an unanswered keyed command (reliability O4)."""
         self._counts: dict[str, int] = {}
-        self.patience = config.response_timeout or _RESPONSE_TIMEOUT
-        self.patience_redesigned = config.response_timeout or _RESPONSE_TIMEOUT_REDESIGNED
+        self._patience = config.response_timeout or _RESPONSE_TIMEOUT
+        self._patience_redesigned = config.response_timeout or _RESPONSE_TIMEOUT_REDESIGNED
         self._rotation = Rotation(random.randrange(1 << 16))  # noqa: S311 - spreads producers
 
     def pick(self, targets: Sequence[Target], avoid: Collection[Address] = ()) -> Target:
@@ -65,14 +67,15 @@ class Publisher:
 
         *traced* is the trace id that the receipt must show, None for a plain OK.
         """
-        redesigned = target.partition is not None
-        patience = self.patience_redesigned if redesigned else self.patience
         connection = self.pool.take(target.address, deadline)
         try:
-            data = connection.exchange(command, min(deadline, monotonic() + patience))
+            limit = min(deadline, monotonic() + self.patience_at(target))
+            data = connection.exchange(command, limit)
             receipt = None
             if traced is not None or data != OK:
-                receipt = _understand(connection, data, traced)
+                connection.spoiled = True
+                receipt = read_receipt(data, traced)
+                connection.spoiled = False
         except BaseException:
             # A batch may be left unread in the middle: the rest would be taken for commands.
             connection.spoiled |= batch
@@ -82,6 +85,21 @@ class Publisher:
         if self.outages.nodes:
             self.outages.worked(target.address)
         return receipt
+
+    def patience_at(self, target: Target) -> float:
+        """Seconds to wait for one answer."""
+        return self._patience if target.partition is None else self._patience_redesigned
+
+    def close(self) -> None:
+        """End every call that is under way."""
+        self.closed.set()
+        self.turns.close()
+        self.pool.close()
+
+    def new_retry(self, deadline: float) -> Retry:
+        """Where a call stands that has tried nothing yet."""
+        config = self.config
+        return Retry(deadline, config.retry_pause, config.max_retry_pause, config.publish_attempts)
 
     def lost(self, address: Address, now: float) -> None:
         """Nothing can be sent to *address*: others are preferred, and its connections end."""
@@ -100,11 +118,9 @@ class Publisher:
         return before
 
 
-def _understand(connection: Connection, data: bytes, traced: int | None) -> TracedReceipt | None:
+def read_receipt(data: bytes, traced: int | None) -> TracedReceipt | None:
     """The receipt in an answer; no success without the very OK that was asked for."""
-    connection.spoiled = True
     receipt = decode_receipt(data)
     if traced is not None and (receipt is None or receipt.trace_id != traced):
         raise ProtocolError("the receipt is not that of this message")
-    connection.spoiled = False
     return receipt

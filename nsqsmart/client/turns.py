@@ -82,6 +82,11 @@ class Turns:
                 self._served[key] = queue[0]
                 token.release()
 
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        with self._lock:
+            return sum(len(queue) - 1 for queue in self._queues.values() if queue)
+
     def close(self) -> None:
         """Wake everybody who waits; they raise ClientClosed."""
         with self._lock:

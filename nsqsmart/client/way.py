@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from time import monotonic, sleep
+from time import monotonic
 
 from nsqsmart.client.failures import NoLeader
 from nsqsmart.client.publication import Publication
@@ -116,7 +116,7 @@ class Way:
             raise PoolTimeout(
                 f"partition {partition} is fenced for {left:.1f} s more: a publish got no answer"
             )
-        sleep(left)
+        self._shared.closed.wait(left)
 
     def _find_unknown(self, topology: Topology) -> Target:
         """A topic that no lookup knows, or that has no channel yet."""

@@ -55,6 +55,15 @@ class ProducerConfig(ClientConfig):
         default=True,
     )
     trace: bool = flag("Trace every publish that does not say otherwise.")
+    async_max_messages: int = integer(
+        1000, "Most messages of publish_async on their way.", minimum=1, maximum=1_000_000
+    )
+    async_max_bytes: int = integer(
+        8 << 20, "Most bytes of such messages.", minimum=1024, maximum=(1 << 31) - 1
+    )
+    on_full: str = choice(
+        ("block", "raise"), "What publish_async does when there are that many: wait, or fail."
+    )
     close_timeout: float = seconds(
         10.0, "Longest time for close() to end what is under way.", minimum=0, maximum=3600
     )

@@ -60,8 +60,10 @@ class Connection:
         "_socket",
         "address",
         "expires_at",
+        "generation",
         "grant",
         "idle_since",
+        "loans",
         "spoiled",
         "transport",
     )
@@ -75,6 +77,8 @@ class Connection:
         self.spoiled = False
         self.expires_at = math.inf
         self.idle_since = 0.0
+        self.generation = self.loans = 0
+        """The pool's."""
         self._socket: Socket = transport.socket
         self._plain = not transport.layers
         self._frames = FrameDecoder(max_frame_size)
@@ -162,6 +166,10 @@ class Connection:
             return self._socket.try_send(nop) == len(nop)
         except (OSError, ConnectionLost):
             return False
+
+    def hang_up(self) -> None:
+        """End it from any thread: whoever waits for an answer learns it at once."""
+        self._socket.hang_up()
 
     def close(self) -> None:
         """End the connection for both sides."""

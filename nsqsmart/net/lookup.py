@@ -108,14 +108,26 @@ class LookupClient:
                 if answer:
                     answers.append(answer)
         if not answers:
-            reasons = "; ".join(f"{address}: {reason}" for address, reason in failed)
-            raise DiscoveryError(f"no nsqlookupd answered ({reasons or 'no time left'})")
+            raise DiscoveryError(f"no nsqlookupd answered ({_reasons(failed)})")
         return Round(answers, failed)
 
     def nodes_for_new_topic(self, topic: str, deadline: float) -> tuple[Node, ...]:
         """Where the first publish of an original cluster's new topic may go: nsqd creates it."""
-        found: dict[Address, Node] = {}
+        return self._nodes(topic, deadline, [])
+
+    def nodes(self, deadline: float) -> tuple[Node, ...]:
+        """Every nsqd that a lookup knows; raises DiscoveryError if none of them answers."""
         failed: list[tuple[Address, str]] = []
+        found = self._nodes("", deadline, failed)
+        if not found and len(failed) >= len(self._peers):
+            raise DiscoveryError(f"no nsqlookupd answered ({_reasons(failed)})")
+        return found
+
+    def _nodes(
+        self, topic: str, deadline: float, failed: list[tuple[Address, str]]
+    ) -> tuple[Node, ...]:
+        """The nodes that are not tombstoned for *topic*."""
+        found: dict[Address, Node] = {}
         with _open_session() as session:
             for peer in self._in_order():
                 nodes = self._get(
@@ -186,6 +198,10 @@ class LookupClient:
             return None
         peer.succeeded()
         return answer
+
+
+def _reasons(failed: list[tuple[Address, str]]) -> str:
+    return "; ".join(f"{address}: {reason}" for address, reason in failed) or "no time left"
 
 
 def _open_session() -> HttpSession:

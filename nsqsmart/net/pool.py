@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from time import monotonic
 from weakref import ref
 
@@ -27,17 +28,44 @@ class _Dial:
     __slots__ = ("__weakref__",)
 
 
+@dataclass(slots=True)
+class PoolStats:
+    """Figures of one nsqd since the beginning, named as those of psycopg_pool.
+
+    ``pool_size`` are the connections alive or being opened, ``pool_available`` those of them that
+    are idle; ``requests_num`` loans, ``requests_queued`` those that had to wait, together for
+    ``requests_wait_ms``, ``requests_errors`` those that waited in vain; ``returns_bad`` loans that
+    ended their connection; ``connections_num`` attempts to open one, ``connections_errors`` failed
+    ones; ``connections_lost`` idle ones found dead.
+    """
+
+    pool_max: int = 0
+    pool_size: int = 0
+    pool_available: int = 0
+    requests_num: int = 0
+    requests_queued: int = 0
+    requests_wait_ms: int = 0
+    requests_errors: int = 0
+    returns_bad: int = 0
+    connections_num: int = 0
+    connections_errors: int = 0
+    connections_lost: int = 0
+
+
 class _Place:
     """What there is of one nsqd: idle connections, coldest first, and all that are alive.
 
-    ``idle`` is anybody's, one list operation at a time; ``alive`` is the lock's.
+    ``idle`` is anybody's, one list operation at a time; ``alive`` and ``stats`` are the lock's.
+    A connection of another ``generation`` is not kept.
     """
 
-    __slots__ = ("alive", "idle")
+    __slots__ = ("alive", "generation", "idle", "stats")
 
     def __init__(self) -> None:
         self.idle: list[Connection] = []
         self.alive: dict[int, ref[Connection | _Dial]] = {}
+        self.generation = 0
+        self.stats = PoolStats()
 
     def add(self, one: Connection | _Dial) -> None:
         """Count it for as long as it lives; called with the lock."""
@@ -109,17 +137,21 @@ class ConnectionPool:
                     continue
                 return connection
             if connection.is_usable():
+                connection.loans += 1
                 return connection
+            place.stats.connections_lost += 1
             self._discard(connection)
 
     def give_back(self, connection: Connection) -> None:
         """End the loan: a clean connection is idle from now on, any other is closed."""
         now = monotonic()
-        if connection.spoiled or self._closed:
+        place = self._places[connection.address]
+        if connection.spoiled or self._closed or connection.generation != place.generation:
+            place.stats.returns_bad += connection.spoiled
             self._discard(connection)
         else:
             connection.idle_since = now
-            self._places[connection.address].idle.append(connection)
+            place.idle.append(connection)
             if self._closed:
                 # close() may have been here just before.
                 self._discard_idle()
@@ -129,10 +161,34 @@ class ConnectionPool:
             self._wake()
 
     def retire(self, address: Address) -> None:
-        """Close what is idle to *address*: an error has proved it dead."""
+        """Keep no connection to *address* that there is now: close idle ones, and lent ones later.
+
+        An error has proved it dead, or the lookups list it no more.
+        """
         place = self._places.get(address)
-        for connection in place.take_all_idle() if place else ():
+        if place is None:
+            return
+        place.generation += 1
+        for connection in place.take_all_idle():
             self._discard(connection)
+
+    def stats(self) -> dict[str, PoolStats]:
+        """Figures by nsqd, "host:port"."""
+        with self._lock:
+            return {str(address): self._count(place) for address, place in self._places.items()}
+
+    def _count(self, place: _Place) -> PoolStats:
+        """Called with the lock."""
+        size = place.count()
+        lent = [each() for each in place.alive.values()]
+        loans = sum(each.loans for each in lent if each and not isinstance(each, _Dial))
+        return replace(
+            place.stats,
+            pool_max=self._size,
+            pool_size=size,
+            pool_available=len(place.idle),
+            requests_num=place.stats.requests_num + loans,
+        )
 
     def wait_for_loans(self, deadline: float) -> None:
         """Return when nothing is lent, at the latest at *deadline*."""
@@ -144,51 +200,74 @@ class ConnectionPool:
                 self._wait(left)
 
     def close(self) -> None:
-        """Close what is idle, refuse new loans, wake who waits; loans close as they end."""
+        """Close what is idle, end what is lent, refuse new loans, wake who waits."""
         self._closed = True
         self._discard_idle()
+        for connection in self._connections():
+            connection.hang_up()
         self._wake()
 
     def drop(self) -> None:
         """In a forked child: close the descriptors alone, without a word to the parent's peers."""
-        for place in self._places.values():
-            for one in [each() for each in place.alive.values()]:
-                if isinstance(one, _Dial) or one is None:
-                    continue
-                one.drop()
+        for connection in self._connections():
+            connection.drop()
+
+    def _connections(self) -> Iterator[Connection]:
+        """Every one that is alive, lent or idle."""
+        for place in list(self._places.values()):
+            for one in [each() for each in list(place.alive.values())]:
+                if one is not None and not isinstance(one, _Dial):
+                    yield one
 
     def _wait_or_dial(self, place: _Place, address: Address, deadline: float) -> Connection | None:
         """Open a connection when there is room; None as soon as one may be idle."""
-        dial = _Dial()
         with self._lock:
-            if self._closed:
-                raise ClientClosed("the client was closed")
-            if place.idle:
-                return None
-            if place.count() >= self._size:
-                left = deadline - monotonic()
-                if left <= 0:
-                    raise PoolTimeout(
-                        f"all {self._size} connections to {address} are in use; "
-                        "raise pool_size or publish from fewer threads"
-                    )
-                self._wait(left)
+            dial = self._await_room(place, address, deadline)
+            if dial is None:
                 return None
             place.add(dial)
+            place.stats.connections_num += 1
+            generation = place.generation
         connection: Connection | None = None
         try:
             connection = self._open(address, deadline)
         finally:
             with self._lock:
                 place.alive.pop(id(dial), None)
-                if connection is not None:
+                if connection is None:
+                    place.stats.connections_errors += 1
+                else:
+                    connection.generation, connection.loans = generation, 1
                     place.add(connection)
                 self._changed.notify_all()
         return connection
 
+    def _await_room(self, place: _Place, address: Address, deadline: float) -> _Dial | None:
+        """Under the lock: wait until one may be opened, or None as soon as one may be idle."""
+        began = now = monotonic()
+        try:
+            while place.count() >= self._size and not place.idle and not self._closed:
+                if now >= deadline:
+                    place.stats.requests_errors += 1
+                    raise PoolTimeout(
+                        f"all {self._size} connections to {address} are in use; "
+                        "raise pool_size or publish from fewer threads"
+                    )
+                self._wait(deadline - now)
+                now = monotonic()
+        finally:
+            if now > began:
+                place.stats.requests_queued += 1
+                place.stats.requests_wait_ms += round((now - began) * 1000)
+        if self._closed:
+            raise ClientClosed("the client was closed")
+        return None if place.idle else _Dial()
+
     def _discard(self, connection: Connection) -> None:
         with self._lock:
-            self._places[connection.address].alive.pop(id(connection), None)
+            place = self._places[connection.address]
+            if place.alive.pop(id(connection), None):
+                place.stats.requests_num += connection.loans
         connection.close()
 
     def _discard_idle(self) -> None:

@@ -207,12 +207,7 @@ def test_who_waits_for_a_turn_when_it_closes_has_sent_nothing(cluster):
     threads[0].start()
     eventually(lambda: cluster.log.of("PUB"))
     threads[1].start()
-    eventually(
-        lambda: (
-            [len(queue) for queue in producer._by_process[os.getpid()].turns._queues.values()]
-            == [2]
-        )
-    )
+    eventually(lambda: producer.stats()["turns_waiting"] == 1)
     producer.close(timeout=0)
     for thread in threads:
         thread.join(10)

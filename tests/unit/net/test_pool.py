@@ -31,7 +31,7 @@ class Line:
         self.idle_since = 0.0
         self.spoiled = False
         self.usable = True
-        self.closed = self.dropped = False
+        self.closed = self.dropped = self.hung_up = False
 
     def is_usable(self) -> bool:
         return self.usable
@@ -41,6 +41,9 @@ class Line:
 
     def drop(self) -> None:
         self.dropped = True
+
+    def hang_up(self) -> None:
+        self.hung_up = True
 
 
 class Opener:
@@ -194,6 +197,43 @@ def test_retire_closes_what_is_idle_to_that_nsqd_alone(pool):
     assert (here.closed, there.closed) == (True, False)
 
 
+def test_what_was_lent_when_it_was_retired_is_not_kept(pool):
+    with lend(pool) as before:
+        pool.retire(HERE)
+    assert before.closed
+    with lend(pool) as after:
+        pass
+    assert not after.closed
+
+
+def test_figures_are_those_of_each_nsqd(pool, opener):
+    with lend(pool):
+        with lend(pool) as spoiled:
+            spoiled.spoiled = True
+        with lend(pool, THERE):
+            here, there = pool.stats()["here:4150"], pool.stats()["there:4150"]
+    assert (here.pool_size, here.pool_available, here.requests_num) == (1, 0, 2)
+    assert (here.returns_bad, here.connections_num, there.requests_num) == (1, 2, 1)
+    with lend(pool) as dead:
+        pass
+    dead.usable = False
+    opener.error = ConnectError("refused")
+    with pytest.raises(ConnectError):
+        take(pool)
+    here = pool.stats()["here:4150"]
+    assert (here.connections_lost, here.connections_errors, here.pool_size) == (1, 1, 0)
+    assert (here.requests_num, here.requests_errors) == (3, 0)
+
+
+def test_who_waits_in_vain_is_counted(opener):
+    pool = ConnectionPool(opener, 1, 45.0)
+    with lend(pool), pytest.raises(PoolTimeout):
+        pool.take(HERE, monotonic() + 0.05)
+    here = pool.stats()["here:4150"]
+    assert (here.requests_queued, here.requests_errors) == (1, 1)
+    assert here.requests_wait_ms >= 50
+
+
 def test_what_is_idle_too_long_is_closed_when_anything_comes_back(pool, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(pool_module, "monotonic", lambda: now[0])
@@ -214,6 +254,8 @@ def test_close_ends_what_is_idle_and_later_what_is_lent(pool):
             pass
         pool.close()
         assert (idle.closed, lent.closed) == (True, False)
+        # Whoever waits for an answer on it learns it at once.
+        assert lent.hung_up
         with pytest.raises(ClientClosed):
             take(pool)
     assert lent.closed

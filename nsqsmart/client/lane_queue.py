@@ -1,0 +1,130 @@
+"""Keyed messages on their way: one batch of a partition at a time, in order."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from time import monotonic
+
+from nsqsmart.client.hands import Hands
+from nsqsmart.client.pending import Pending
+from nsqsmart.client.publication import Publication
+from nsqsmart.client.receipt import Receipt
+from nsqsmart.errors import MessageRejected, PublishError
+
+Place = tuple[str, int]
+Send = Callable[[Publication, float], Receipt]
+Settle = Callable[[Pending, Receipt | PublishError], None]
+
+_MAX_MESSAGES = 1000
+_MAX_BYTES = 1024 * 1024
+
+
+class LaneQueues:
+    """What gathers while a batch is on its way leaves as the next one.
+
+    *send* publishes and retries; *settle* is told the outcome of each message.
+    """
+
+    def __init__(self, hands: Hands, send: Send, settle: Settle) -> None:
+        self._hands = hands
+        self._send = send
+        self._settle = settle
+        self._changed = threading.Condition(threading.Lock())  # guards the two below
+        self._waiting: dict[Place, deque[Pending]] = {}
+        self._served: set[Place] = set()
+
+    def put(self, partition: int, pending: Pending) -> None:
+        """Behind everything else of its partition."""
+        place = (pending.publication.topic, partition)
+        with self._changed:
+            self._waiting.setdefault(place, deque()).append(pending)
+            if place in self._served:
+                return
+            self._served.add(place)
+        self._hands.do(lambda: self._serve(place))
+
+    def wait_idle(self, topic: str, deadline: float) -> None:
+        """Return when nothing of *topic* is on its way, at the latest at *deadline*."""
+        with self._changed:
+            while any(place[0] == topic for place in self._served):
+                left = deadline - monotonic()
+                if left <= 0:
+                    return
+                self._changed.wait(left)
+
+    def _serve(self, place: Place) -> None:
+        while True:
+            with self._changed:
+                queue = self._waiting.get(place)
+                if not queue:
+                    self._waiting.pop(place, None)
+                    self._served.discard(place)
+                    self._changed.notify_all()
+                    return
+                batch = _next_run(queue)
+            self._publish(place[1], batch)
+
+    def _publish(self, partition: int, batch: list[Pending]) -> None:
+        first = batch[0].publication
+        together = first._replace(
+            key=None,
+            partition=partition,
+            bodies=tuple(pending.publication.bodies[0] for pending in batch),
+            trace_ids=tuple(each for pending in batch for each in pending.publication.trace_ids),
+            batch=len(batch) > 1,
+        )
+        try:
+            receipt = self._send(together, batch[0].deadline)
+        except MessageRejected as error:
+            if len(batch) == 1:
+                self._settle(batch[0], error)
+                return
+            # One of them is to blame, and nothing of a refused batch is stored.
+            for pending in batch:
+                self._publish(partition, [pending])
+        except PublishError as error:
+            for pending in batch:
+                self._settle(pending, error)
+        else:
+            for number, pending in enumerate(batch):
+                self._settle(pending, _share(receipt, pending, number))
+
+
+def _next_run(queue: deque[Pending]) -> list[Pending]:
+    """Take from the head what can go in one command."""
+    count = sum(1 for _ in _alike(queue))
+    return [queue.popleft() for _ in range(count)]
+
+
+def _alike(queue: deque[Pending]) -> Iterator[Pending]:
+    first = queue[0].publication
+    size, now = 0, monotonic()
+    for pending in islice(queue, _MAX_MESSAGES):
+        publication = pending.publication
+        size += len(publication.bodies[0])
+        different = (
+            publication.headers is not first.headers
+            or publication.tag != first.tag
+            or bool(publication.trace_ids) != bool(first.trace_ids)
+            # Whoever has less patience, or none left, must not end the others.
+            or pending.patience != queue[0].patience
+            or (pending.deadline <= now) != (queue[0].deadline <= now)
+        )
+        if pending is not queue[0] and (different or size > _MAX_BYTES):
+            return
+        yield pending
+
+
+def _share(receipt: Receipt, pending: Pending, number: int) -> Receipt:
+    """The receipt of the message at *number* of a batch."""
+    own = Receipt(receipt.topic, receipt.partition, receipt.nsqd, receipt.attempts)
+    if pending.publication.trace_ids and receipt.internal_id is not None:
+        # Those of a batch are consecutive (protocol 2.14); only the first one's place is known.
+        own.internal_id = receipt.internal_id + number
+        own.trace_id = pending.publication.trace_ids[0]
+        own.offset = receipt.offset if number == 0 else None
+        own.size = receipt.size if receipt.count == 1 else None
+    return own

@@ -1,0 +1,65 @@
+"""What a producer runs on in one process."""
+
+from __future__ import annotations
+
+import threading
+
+from nsqsmart.client.async_publisher import AsyncPublisher
+from nsqsmart.client.directory import Directory
+from nsqsmart.client.publisher import Publisher
+from nsqsmart.config import Endpoint, ProducerConfig
+from nsqsmart.names import Address
+from nsqsmart.net.connection import Connection, open_connection
+from nsqsmart.net.handshake import Greeting
+from nsqsmart.net.lookup import WRITE
+from nsqsmart.net.pool import ConnectionPool
+
+
+class Machinery:
+    """The shared parts of publish(), and those of publish_async() from its first use."""
+
+    def __init__(self, endpoint: Endpoint, config: ProducerConfig, greeting: Greeting) -> None:
+        self._greeting = greeting
+        self._lock = threading.Lock()  # guards that the one below is made once
+        self._async: AsyncPublisher | None = None
+        idle = config.pool_idle_timeout or 1.5 * (config.heartbeat_interval or 30.0)
+        pool = ConnectionPool(self.open, config.pool_size, idle)
+        directory = Directory(endpoint, config, WRITE)
+        self.publisher = Publisher(config, directory, pool)
+
+    def asynchronous(self) -> AsyncPublisher:
+        """Made on first use: it has threads."""
+        if self._async is None:
+            with self._lock:
+                if self._async is None:
+                    self._async = AsyncPublisher(self.publisher, self.open)
+        return self._async
+
+    @property
+    def async_pending(self) -> int:
+        """Messages of publish_async that are not settled."""
+        return self._async.room.messages if self._async else 0
+
+    def flush(self, deadline: float) -> bool:
+        """Whether everything of publish_async is settled, at the latest at *deadline*."""
+        return self._async is None or self._async.room.wait_empty(deadline)
+
+    def close(self, deadline: float) -> None:
+        """Let what is under way end until *deadline*, then end it."""
+        if self._async:
+            self._async.room.close()
+        self.flush(deadline)
+        self.publisher.pool.wait_for_loans(deadline)
+        self.publisher.close()
+        if self._async:
+            self._async.close()
+
+    def drop(self) -> None:
+        """In a forked child: close the descriptors alone."""
+        self.publisher.pool.drop()
+        if self._async:
+            self._async.drop()
+
+    def open(self, address: Address, deadline: float) -> Connection:
+        """A new connection, which is the caller's alone."""
+        return open_connection(address, self._greeting, deadline)

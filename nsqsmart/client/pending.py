@@ -1,0 +1,141 @@
+"""A message on its way: what publish_async returns."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from time import monotonic
+
+from nsqsmart.client.publication import Publication
+from nsqsmart.client.receipt import Receipt
+from nsqsmart.errors import PublishError, TransportError
+from nsqsmart.policy.retry import Retry
+from nsqsmart.policy.topology import Target, Topology
+from nsqsmart.wire.receipts import TracedReceipt
+
+log = logging.getLogger("nsqsmart")
+
+# Every message is settled by its deadline; this much later something is broken, or forked away.
+_GRACE = 5.0
+
+
+class Pending:
+    """The outcome to be of one :meth:`~nsqsmart.Producer.publish_async`; any thread may ask."""
+
+    __slots__ = (
+        "_error",
+        "_listeners",
+        "_settled",
+        "_stored",
+        "deadline",
+        "limit",
+        "patience",
+        "publication",
+        "reason",
+        "retry",
+        "started",
+        "target",
+        "topology",
+        "traced",
+    )
+
+    def __init__(self, publication: Publication, deadline: float, patience: float) -> None:
+        self._settled = False
+        self._error: PublishError | None = None
+        self._stored: TracedReceipt | Receipt | None = None
+        # Appended to, then looked whether it is settled; settled, then taken from: nobody is lost.
+        self._listeners: list[Callable[[], object]] = []
+        self.publication = publication
+        self.deadline = deadline
+        self.limit = deadline
+        self.patience = patience
+        self.started = 0.0
+        self.target: Target | None = None
+        self.topology: Topology | None = None
+        self.traced: int | None = None
+        self.retry: Retry | None = None
+        self.reason: TransportError | None = None
+
+    def result(self, timeout: float | None = None) -> Receipt:
+        """Wait for at most *timeout* seconds, and return the receipt or raise the PublishError.
+
+        None waits until it is settled, which is at the latest at the deadline of the message.
+        Raises TimeoutError when *timeout* is over: the message stays on its way.
+        """
+        if not self._settled and not self._wait(timeout):
+            raise TimeoutError(f"no outcome within {timeout} s; the message stays on its way")
+        if self._error is not None:
+            raise self._error
+        return self._receipt()
+
+    def done(self) -> bool:
+        """Whether :meth:`result` answers at once."""
+        return self._settled
+
+    def add_done_callback(self, callback: Callable[[Pending], object]) -> None:
+        """Have *callback* called with this once it is settled: at once, if it is.
+
+        Otherwise on a thread of the producer, which it must not block. What it raises is logged.
+        """
+        self._listeners.append(lambda: callback(self))
+        if self._settled:
+            self._tell()
+
+    def _wait(self, timeout: float | None) -> bool:
+        lock = threading.Lock()
+        lock.acquire()
+        self._listeners.append(lock.release)
+        if self._settled:
+            self._tell()
+        left = max(0.0, self.deadline - monotonic()) + _GRACE
+        return lock.acquire(timeout=left if timeout is None else min(max(0.0, timeout), left))
+
+    def _receipt(self) -> Receipt:
+        if isinstance(self._stored, Receipt):
+            return self._stored
+        assert self.target is not None  # noqa: S101 - whoever stored it said where
+        receipt = Receipt(self.publication.topic, self.target.partition, self.target.name)
+        receipt.attempts = len(self.retry.attempts) + 1 if self.retry else 1
+        if self._stored:
+            receipt.internal_id, receipt.trace_id, receipt.offset, receipt.size = self._stored
+        return receipt
+
+    # ------------------------------------------------------------------------- for the producer
+
+    def depart(
+        self, topology: Topology, target: Target, traced: int | None, now: float, limit: float
+    ) -> None:
+        """It leaves for *target*; the answer is overdue at *limit*."""
+        self.topology, self.target, self.traced = topology, target, traced
+        self.started = now
+        self.limit = min(limit, self.deadline)
+
+    def succeed(self, stored: TracedReceipt | None = None) -> None:
+        """It is stored at ``target``."""
+        self._stored = stored
+        self._settled = True
+        if self._listeners:
+            self._tell()
+
+    def settle(self, outcome: Receipt | PublishError) -> None:
+        """It is stored, or it came to nothing."""
+        if isinstance(outcome, PublishError):
+            self._error = outcome
+        else:
+            self._stored = outcome
+        self._settled = True
+        if self._listeners:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Each listener once, whoever takes it from the list."""
+        while self._listeners:
+            try:
+                listener = self._listeners.pop(0)
+            except IndexError:
+                return
+            try:
+                listener()
+            except Exception:
+                log.exception("a callback of publish_async failed")

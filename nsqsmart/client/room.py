@@ -1,0 +1,75 @@
+"""How much may be on its way at once."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+
+from nsqsmart.errors import ClientClosed, PublishFailed, PublishTimeout
+
+
+class Room:
+    """Messages and bytes that are not settled; who finds no room waits, or is refused."""
+
+    def __init__(self, max_messages: int, max_bytes: int, *, block: bool) -> None:
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._block = block
+        self._changed = threading.Condition(threading.Lock())  # guards the figures
+        self._messages = self._bytes = 0
+        self._closed = False
+
+    @property
+    def messages(self) -> int:
+        """Messages that are not settled."""
+        return self._messages
+
+    def enter(self, size: int, deadline: float) -> None:
+        """Take room for a message of *size* bytes.
+
+        Raises PublishTimeout at *deadline*, PublishFailed where nobody is to wait, ClientClosed.
+        One message that is larger than all there is fits when nothing else is there.
+        """
+        with self._changed:
+            while self._messages >= self._max_messages or (
+                self._messages and self._bytes + size > self._max_bytes
+            ):
+                self._wait(deadline)
+            if self._closed:
+                raise ClientClosed("the Producer was closed")
+            self._messages += 1
+            self._bytes += size
+
+    def _wait(self, deadline: float) -> None:
+        text = f"{self._messages} messages with {self._bytes} bytes are on their way already"
+        if not self._block:
+            raise PublishFailed(text, code="QueueFull", hint="wait, or raise async_max_messages")
+        left = deadline - monotonic()
+        if left <= 0:
+            raise PublishTimeout(text, code="QueueFull", hint="the servers take less than you send")
+        if self._closed:
+            raise ClientClosed("the Producer was closed")
+        self._changed.wait(left)
+
+    def leave(self, messages: int, size: int) -> None:
+        """*messages* with together *size* bytes are settled."""
+        with self._changed:
+            self._messages -= messages
+            self._bytes -= size
+            self._changed.notify_all()
+
+    def wait_empty(self, deadline: float) -> bool:
+        """Whether everything is settled, at the latest at *deadline*."""
+        with self._changed:
+            while self._messages:
+                left = deadline - monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+            return True
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

@@ -1,0 +1,258 @@
+"""A publishing connection on which no command waits for the answer to the one before.
+
+Self-clocked: a command leaves at once when nothing is unanswered; otherwise it gathers with
+others, and they leave together when answers come, or when there are enough of them. No timer adds
+delay, and one thread per connection reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from time import monotonic
+from typing import Generic, Protocol, TypeVar
+
+from nsqsmart.config import ClientConfig
+from nsqsmart.errors import ConnectionLost, ProtocolError, ResponseTimeout, TransportError
+from nsqsmart.names import Address
+from nsqsmart.net.connection import Connection
+from nsqsmart.net.threads import Thread, spawn
+from nsqsmart.net.ticker import Ticker
+from nsqsmart.wire import commands
+from nsqsmart.wire.answers import decode_error
+from nsqsmart.wire.frames import (
+    ERROR,
+    HEARTBEAT,
+    MESSAGE,
+    OK,
+    OK_FRAME,
+    Frame,
+    FrameDecoder,
+)
+
+_ENOUGH = 64
+
+
+class Item(Protocol):
+    """What waits for an answer: ``limit`` is when that is overdue (monotonic seconds)."""
+
+    limit: float
+
+
+T = TypeVar("T", bound=Item)
+
+
+class Sink(Protocol[T]):
+    """Who is told, exactly once for every item; on the reader's thread."""
+
+    def on_stored(self, items: list[T]) -> None:
+        """A plain OK came for each."""
+
+    def on_answer(self, item: T, data: bytes) -> None:
+        """Another success came."""
+
+    def on_error(self, item: T, error: TransportError) -> None:
+        """It was refused, or no answer can come any more; ``sent`` tells whether it left."""
+
+
+class Pipeline(Generic[T]):
+    """Commands to one nsqd and their answers, matched by order.
+
+    After an error frame nothing more is sent: what is unanswered is waited for, then the connection
+    ends. Answers cannot be told apart, so an order once in doubt is not trusted (reliability FN24).
+    """
+
+    def __init__(self, address: Address, sink: Sink[T], ticker: Ticker) -> None:
+        self.address = address
+        self.over = False
+        """Whether no more commands are taken."""
+        self.expires_at = inf
+        self._sink = sink
+        self._ticker = ticker
+        self._lock = threading.Lock()  # the send lock
+        self._gathered: list[tuple[T, bytes]] = []
+        self._waiting: deque[T] = deque()
+        self._connection: Connection | None = None
+        self._check_at = inf
+        self._why: TransportError | None = None
+        self._thread: Thread | None = None
+
+    def start(self, dial: Callable[[], Connection], config: ClientConfig) -> None:
+        """Dial and read on a thread of its own; commands may be submitted at once."""
+        self._thread = spawn(f"async-{self.address}", lambda: self._run(dial, config))
+
+    def submit(self, item: T, command: bytes) -> None:
+        """Send *command*, now or with others; the sink hears of *item*."""
+        self._gathered.append((item, command))
+        if self.over:
+            self._give_back(ConnectionLost(f"{self.address} takes no more"))
+            return
+        if item.limit < self._check_at:
+            self._check_at = item.limit
+            self._ticker.at(item.limit, self._check)
+        # First appended, then looked; the reader takes away first, and looks then.
+        if not self._waiting or len(self._gathered) >= _ENOUGH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what has gathered, unless somebody is doing so: he looks again."""
+        while self._gathered and not self.over and self._connection:
+            if not self._lock.acquire(blocking=False):
+                return
+            try:
+                self._send(self._connection)
+            finally:
+                self._lock.release()
+
+    def retire(self) -> None:
+        """Take no more; end when all is answered."""
+        self.over = True
+        self._give_back(ConnectionLost(f"{self.address} takes no more"))
+        if not self._waiting and self._connection:
+            self._connection.transport.socket.hang_up()
+
+    def break_off(self, why: TransportError) -> None:
+        """End now: what is unanswered will not be answered."""
+        self._why = self._why or why
+        self.over = True
+        if self._connection:
+            self._connection.transport.socket.hang_up()
+
+    def join(self) -> None:
+        """Wait for the thread, unless it is the caller."""
+        if self._thread and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def drop(self) -> None:
+        """In a forked child: close the descriptor alone."""
+        if self._connection:
+            self._connection.drop()
+
+    # -------------------------------------------------------------------------- the sending half
+
+    def _send(self, connection: Connection) -> None:
+        """Under the send lock; what is left behind at the end goes back, and is not sent."""
+        if self.over:
+            return
+        count = len(self._gathered)
+        batch = self._gathered[:count]
+        del self._gathered[:count]
+        self._waiting.extend([item for item, _ in batch])
+        data = b"".join([command for _, command in batch])
+        transport = connection.transport
+        try:
+            # The answers to all that may be unanswered fit into the kernel's buffers: the server
+            # never waits for us to read, so the reader may wait here, too.
+            transport.socket.write(transport.encode(data) if transport.layers else data)
+        except (OSError, ConnectionLost):
+            transport.socket.hang_up()
+
+    def _answer_heartbeat(self, connection: Connection) -> None:
+        if not self._lock.acquire(blocking=False):
+            return  # whatever is being sent is an answer
+        try:
+            transport = connection.transport
+            transport.socket.write(transport.encode(commands.NOP))
+        except (OSError, ConnectionLost):
+            connection.transport.socket.hang_up()
+        finally:
+            self._lock.release()
+
+    def _give_back(self, error: TransportError) -> None:
+        """What has gathered was never sent."""
+        while self._gathered:
+            try:
+                item, _ = self._gathered.pop(0)
+            except IndexError:
+                return
+            self._sink.on_error(item, error)
+
+    def _check(self) -> None:
+        """On the ticker: end when an answer is overdue."""
+        now = monotonic()
+        limits = [item.limit for item in self._waiting.copy()]
+        limits += [item.limit for item, _ in self._gathered[:]]
+        self._check_at = min(limits, default=inf)
+        if self._check_at <= now:
+            self.break_off(ResponseTimeout(f"{self.address} did not answer in time"))
+        elif limits:
+            self._ticker.at(self._check_at, self._check)
+
+    # -------------------------------------------------------------------------- the reading half
+
+    def _run(self, dial: Callable[[], Connection], config: ClientConfig) -> None:
+        error: TransportError
+        try:
+            connection = dial()
+        except TransportError as failure:
+            self._end(failure)
+            return
+        connection.transport.socket.block(config.write_timeout)
+        self.expires_at = connection.expires_at
+        self._connection = connection
+        try:
+            self.flush()
+            error = self._read(connection, config.max_frame_size)
+        except TransportError as failure:
+            error = failure
+        except OSError as failure:
+            error = ConnectionLost(f"connection to {self.address} lost: {failure}", sent=True)
+        finally:
+            connection.transport.socket.hang_up()
+        self._end(self._why or error)
+        connection.transport.socket.drop()
+
+    def _read(self, connection: Connection, max_frame_size: int) -> TransportError:
+        socket = connection.transport.socket
+        plain = not connection.transport.layers
+        decoder = FrameDecoder(max_frame_size)
+        while not (self.over and not self._waiting):
+            data = socket.read()
+            if not data:
+                return ConnectionLost(f"{self.address} closed the connection", sent=True)
+            count, rest = divmod(len(data), len(OK_FRAME))
+            if plain and not rest and not decoder.buffered and data == OK_FRAME * count:
+                self._stored(count)
+            else:
+                for piece in connection.transport.decode(data):
+                    for frame in decoder.feed(piece):
+                        self._on_frame(connection, frame)
+            if self._gathered:
+                self.flush()
+        return ConnectionLost(f"connection to {self.address} was retired")
+
+    def _stored(self, count: int) -> None:
+        take, known = self._waiting.popleft, min(count, len(self._waiting))
+        self._sink.on_stored([take() for _ in range(known)])
+        if known < count:
+            raise ProtocolError(f"{self.address} answered more than was asked")
+
+    def _on_frame(self, connection: Connection, frame: Frame) -> None:
+        if frame.data == HEARTBEAT:
+            self._answer_heartbeat(connection)
+        elif frame.type == MESSAGE:
+            raise ProtocolError(f"{self.address} sent a message without a subscription")
+        elif frame.type != ERROR and frame.data == OK:
+            self._stored(1)
+        elif not self._waiting:
+            raise ProtocolError(f"{self.address} answered more than was asked")
+        elif frame.type == ERROR:
+            self.over = True
+            self._sink.on_error(self._waiting.popleft(), decode_error(frame.data))
+            self._give_back(ConnectionLost(f"{self.address} refused something else"))
+        else:
+            self._sink.on_answer(self._waiting.popleft(), frame.data)
+
+    def _end(self, error: TransportError) -> None:
+        """Nobody is forgotten: neither who is unanswered, nor who was not sent."""
+        self.over = True
+        with self._lock:
+            lost = error
+            if not error.sent:
+                lost = ConnectionLost(str(error), sent=True)
+            while self._waiting:
+                self._sink.on_error(self._waiting.popleft(), lost)
+        unsent = error if not error.sent else ConnectionLost(str(error))
+        self._give_back(unsent)
