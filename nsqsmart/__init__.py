@@ -8,7 +8,8 @@
     nsqsmart.Consumer("orders", "billing", handle, address="nsq+lookupd://127.0.0.1:4161").run()
 
 The house, from the ground: ``errors``, ``names`` and ``config``; ``wire`` (bytes and values);
-``policy`` (decisions); ``net`` (the only floor that blocks); ``client`` (what is exported here).
+``policy`` (decisions); ``net`` (the only floor that blocks) and ``tracing`` (a switch);
+``client`` (what is exported here).
 ``embedded`` and ``cli`` are rooms beside it. Imports only go down.
 """
 
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from nsqsmart._version import __version__
 
 if TYPE_CHECKING:
-    from nsqsmart import errors
+    from nsqsmart import errors, tracing
     from nsqsmart.client.closing import CloseReport
     from nsqsmart.client.consumer import Consumer
     from nsqsmart.client.message import Message, Requeue
@@ -43,8 +44,10 @@ __all__ = [
     "Requeue",
     "__version__",
     "errors",
+    "tracing",
 ]
 
+_MODULES = ("errors", "tracing")
 _HOMES = {
     "CloseReport": "nsqsmart.client.closing",
     "Consumer": "nsqsmart.client.consumer",
@@ -63,8 +66,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Import what is asked for: a cron job that publishes does not wait for the Consumer."""
-    if name == "errors":
-        return import_module("nsqsmart.errors")
+    if name in _MODULES:
+        return import_module(f"nsqsmart.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_HOMES[name]), name)

@@ -2,5 +2,6 @@
 
 ``lookup_answers`` reads what a lookup said and ``topology`` merges it into one immutable picture;
 ``routing`` chooses a target, ``retry`` what follows a failure, ``flow`` how much each connection
-may have in flight, ``ordering`` whether a partition's messages come in order.
+may have in flight, ``ordering`` whether a partition's messages come in order; ``trace_rates``
+what is traced, ``trace_lines`` what is written of it.
 """
