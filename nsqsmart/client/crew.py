@@ -124,6 +124,8 @@ class Crew:
             self._turn_away(message, tally)
             return
         tally.current = message
+        if message.life is not None:
+            message.life.note("started")
         try:
             result = self._handler(message)
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is its answer
@@ -153,6 +155,9 @@ class Crew:
         if not isinstance(error, Requeue):
             tally.failed += 1
             log.error("handler failed on %r", message, exc_info=error)
+            if message.life is not None:
+                # Not its text, which may hold the body.
+                message.life.error = type(error).__name__
         self._requeue(message, tally, wish)
 
     def _requeue(self, message: Message, tally: Tally, wish: Requeue) -> None:
@@ -195,6 +200,8 @@ class Crew:
         if message.expired:
             tally.expired += 1
             message.answered = True
+            if message.life is not None:
+                message.life.note("timed_out")
         else:
             message.give_back()
             tally.requeued += 1

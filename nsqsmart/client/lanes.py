@@ -102,6 +102,8 @@ class Lane:
         for copy in copies:
             copy.answered = True
             self._subscription.acknowledge(copy)
+            if copy.life is not None:
+                copy.life.note("duplicate")
         if following is not None:
             self._owner.deliver([following])
 
@@ -128,6 +130,8 @@ class Lane:
             config = self._subscription.config
             doublings = min(max(0, self._failures - 1), _MAX_DOUBLINGS)
             delay = min(config.backoff_multiplier * 2.0**doublings, config.max_backoff_duration)
+        if message.life is not None:
+            message.life.note("blocked", delay)
         self._held = message
         self._wait(message, monotonic() + max(0.0, delay))
 
@@ -136,12 +140,14 @@ class Lane:
         message, self._held = self._held, None
         if message is not None and self._subscription.live:
             self._subscription.send_requeue(message, 0.0)
+        elif message is not None and message.life is not None:
+            message.life.note("lost")
 
     def _wait(self, message: Message, until: float) -> None:
         now = monotonic()
-        if self._held is not message or not self._subscription.live:
+        if self._held is not message:
             return
-        if now >= until:
+        if now >= until or not self._subscription.live:
             self.release_held()
             return
         touch_at = message.received_at + self._subscription.msg_timeout / 2

@@ -6,6 +6,7 @@ import json
 from time import monotonic
 from typing import Any, Protocol
 
+from nsqsmart.client.trace_log import Life
 from nsqsmart.errors import AlreadyResponded
 from nsqsmart.policy.topology import Target
 from nsqsmart.wire import messages as layout
@@ -81,6 +82,7 @@ class Message:
         offset, size: where its record lies in the partition's log; None unless ordered or
             ``positions=True``.
         received_at: monotonic seconds.
+        life: where its events are logged; None unless it is traced.
     """
 
     __slots__ = (
@@ -90,6 +92,7 @@ class Message:
         "body",
         "finished",
         "id",
+        "life",
         "offset",
         "received_at",
         "size",
@@ -115,6 +118,7 @@ class Message:
         self.finished = False
         self.offset: int | None = None
         self.size: int | None = None
+        self.life: Life | None = None
         self._ext: bytes | None = None
 
     @classmethod
@@ -218,6 +222,8 @@ class Message:
         self._answer()
         if self.subscription.live:
             self.subscription.send_requeue(self, 0.0)
+        elif self.life is not None:
+            self.life.note("lost")
 
     def _answer(self) -> None:
         if self.answered:

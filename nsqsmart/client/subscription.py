@@ -15,8 +15,10 @@ from typing import Protocol
 
 from nsqsmart.client.lanes import Host, Lane
 from nsqsmart.client.message import Message
+from nsqsmart.client.trace_log import Line
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, NsqError, ServerError
+from nsqsmart.names import Dialect
 from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.outbox import Outbox
@@ -91,6 +93,7 @@ class Subscription:
         self.lane = Lane(self, owner) if wish.ordered else None
         self._owner = owner
         self._abandoned = False
+        self._line: Line | None = None
         self._thread: Thread | None = None
 
     def start(self) -> None:
@@ -141,15 +144,17 @@ class Subscription:
     def finish(self, message: Message) -> bool:
         """FIN, unless it is too late."""
         if not self._may_answer(message):
-            return False
+            return _too_late(message)
         assert self.outbox is not None  # noqa: S101 - checked by _may_answer
         self.outbox.ack(message.id)
+        if message.life is not None:
+            message.life.note("finished")
         return True
 
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
         """REQ; ordered: held here first, because the server ignores the delay (protocol 5.3)."""
         if not self._may_answer(message):
-            return False
+            return _too_late(message)
         if self.lane:
             self.lane.hold(message, delay, counts=backoff)
             return True
@@ -167,6 +172,9 @@ class Subscription:
     def send_requeue(self, message: Message, delay: float) -> None:
         """REQ after *delay* seconds, now."""
         if self.outbox:
+            if message.life is not None:
+                # Before it leaves: it may be received again at once.
+                message.life.note("requeued", delay)
             self.outbox.send(commands.req(message.id, round(delay * 1000)), settles=True)
 
     def touch(self, message: Message) -> bool:
@@ -180,6 +188,8 @@ class Subscription:
         """TOUCH, now."""
         if self.outbox:
             self.outbox.send(commands.touch(message.id))
+            if message.life is not None:
+                message.life.note("touched")
 
     def close_politely(self) -> None:
         """RDY 0 and CLS: nothing new comes once the server has confirmed."""
@@ -238,13 +248,31 @@ class Subscription:
         self.reader = reader = Reader(connection, decoder, outbox, self)
         self.outbox = outbox
         self.heard_at = monotonic()
+        self._line = self._name(connection)
         if self._abandoned:
             outbox.break_off()
         self._owner.on_subscribed(self)
         return reader.run()
 
+    def _name(self, connection: Connection) -> Line:
+        """The connection, as the trace log names it."""
+        partition = self.target.partition
+        # Dialled by hand, a redesigned nsqd is known by its version alone.
+        redesigned = partition is not None or connection.grant.dialect is Dialect.REDESIGNED
+        return Line(
+            self.topic,
+            self.channel,
+            partition,
+            self.target.name,
+            connection.transport.socket.local,
+            self.wish.greeting.offer.client_id,
+            redesigned,
+        )
+
     def on_messages(self, messages: list[Message]) -> None:
         """From the reader: hand over."""
+        if self._line is not None:
+            self._line.begin(messages)
         if self.lane is None:
             self._owner.deliver(messages)
             return
@@ -258,3 +286,10 @@ class Subscription:
     def on_close_wait(self) -> None:
         """From the reader."""
         self.close_wait.set()
+
+
+def _too_late(message: Message) -> bool:
+    """False: the answer was not sent, for time is up or the connection gone."""
+    if message.life is not None:
+        message.life.note("timed_out" if message.expired else "lost")
+    return False

@@ -77,6 +77,14 @@ class Socket:
         self._limit_recv(_SLICE)
         self._limit_send(_SLICE)
 
+    @property
+    def local(self) -> Address | None:
+        """This end of the connection; None once it is gone."""
+        try:
+            return Address(*self._sock.getsockname()[:2])
+        except OSError:
+            return None
+
     def send(self, data: bytes, deadline: float) -> None:
         """Send all of *data*; raises ConnectionLost (``sent`` True) or ResponseTimeout.
 

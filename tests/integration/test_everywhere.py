@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -161,6 +163,34 @@ def test_a_receipt_names_the_message_that_is_consumed(redesigned):
         eventually(lambda: consumer.stats().finished == 20, timeout=20)
     found = {(m.partition, m.internal_id, m.trace_id, m.offset, m.size) for m in handled.messages}
     assert found == {(r.partition, r.internal_id, r.trace_id, r.offset, r.size) for r in receipts}
+
+
+def test_the_trace_log_joins_what_was_published_with_what_was_consumed(redesigned, caplog):
+    caplog.set_level(logging.INFO, "nsqsmart.trace")
+    topic = make_topic(redesigned)
+    nsqsmart.tracing.enable(topic, rate=0.5)
+    try:
+        with (
+            consume(redesigned, topic, Handled(), positions=True) as consumer,
+            nsqsmart.Producer(redesigned.url) as producer,
+        ):
+            receipts = [
+                producer.publish(topic, b"%d" % n, trace=n % 2 == 0, timeout=20) for n in range(20)
+            ]
+            eventually(lambda: consumer.stats().finished == 20, timeout=20)
+    finally:
+        nsqsmart.tracing.set_source(None)
+    traced = {
+        (r.partition, str(r.trace_id), str(r.internal_id), str(r.offset), r.size)
+        for r in receipts
+        if r.trace_id is not None
+    }
+    assert len(traced) == 10
+    names = ("partition", "nsq_trace_id", "nsq_internal_id", "nsq_disk_offset", "nsq_disk_size")
+    lines = [json.loads(each.getMessage()) for each in list(caplog.records) if "{" in each.msg]
+    for event in ("received", "started", "finished"):
+        found = [tuple(line[name] for name in names) for line in lines if line["event"] == event]
+        assert sorted(found) == sorted(traced)
 
 
 def test_a_misspelt_topic_is_an_error_on_a_redesigned_cluster(redesigned):

@@ -66,8 +66,27 @@ class Lane:
         self.ended.append(finished)
 
 
+class Life:
+    """Notes of what would be logged, and with which error."""
+
+    def __init__(self) -> None:
+        self.error: str | None = None
+        self.events: list[str] = []
+
+    def note(self, event: str) -> None:
+        self.events.append(event)
+
+
 def message_of(source: Source) -> Message:
     return Message(source, 1, 1, bytes(16), b"x")
+
+
+def life_of(handler, source: Source | None = None) -> Life:
+    """What a traced message's log says of *handler*."""
+    message = message_of(source or Source())
+    message.life = life = Life()
+    Crew(handler, Boss(), 0).deliver([message])
+    return life
 
 
 def handle(handler, boss: Boss | None = None, source: Source | None = None):
@@ -175,6 +194,19 @@ def test_who_drains_gives_back_what_no_handler_has_seen():
     boss.draining = True
     sent, _, _ = handle(handled.append, boss)
     assert (handled, sent) == ([], [("REQ now", 0.0)])
+
+
+def test_a_traced_message_is_logged_when_its_handler_starts_and_with_its_kind_of_error():
+    assert (life_of(lambda message: None).events, life_of(print).error) == (["started"], None)
+    assert life_of(raising(Requeue(7))).error is None
+    failed = life_of(raising(ValueError("the body")))
+    assert (failed.events, failed.error) == (["started"], "ValueError")
+
+
+def test_a_traced_message_that_waited_too_long_is_logged_as_timed_out():
+    source = Source()
+    source.heard_at -= 61
+    assert life_of(print, source).events == ["timed_out"]
 
 
 def test_the_lane_learns_of_every_end():

@@ -218,6 +218,44 @@ def test_out_of_order_is_told_and_ends_it_unless_told_otherwise(world, goes_on):
     assert len(world.lane._waiting) == int(goes_on)
 
 
+class Life:
+    """Notes of what would be logged."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[object, ...]] = []
+
+    def note(self, *event: object) -> None:
+        self.events.append(event)
+
+
+def test_a_traced_head_that_waits_is_logged_as_blocked(world):
+    message = world.offer(1)
+    message.life = Life()
+    fail(world, message)
+    assert message.life.events == [("blocked", 1.0)]
+    world.pass_time(world.now + 1)
+    assert message.life.events == [("blocked", 1.0)]  # the subscription logs what it sends
+
+
+@pytest.mark.parametrize("at_close", [True, False])
+def test_a_traced_head_whose_connection_ends_is_logged_as_lost(world, at_close):
+    message = world.offer(1)
+    message.life = Life()
+    fail(world, message, 5.0)
+    world.live = False
+    if at_close:
+        world.lane.release_held()
+    world.pass_time(world.now + 60)
+    assert message.life.events == [("blocked", 5.0), ("lost",)]
+
+
+def test_a_traced_copy_is_logged_as_one(world):
+    first, copy = world.offer(1), world.offer(1, attempts=2)
+    copy.life = Life()
+    world.lane.done(first, finished=True)
+    assert copy.life.events == [("duplicate",)]
+
+
 def test_a_rewind_is_told_and_no_violation(world, caplog):
     caplog.set_level("INFO")
     world.lane.done(world.offer(5), finished=True)

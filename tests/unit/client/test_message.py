@@ -48,6 +48,16 @@ class Source:
         self.sent.append(("REQ now", delay))
 
 
+class Life:
+    """Notes of what would be logged."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def note(self, event: str) -> None:
+        self.events.append(event)
+
+
 ID = (77).to_bytes(8, "big") + (2**64 - 1).to_bytes(8, "big")
 
 
@@ -119,6 +129,18 @@ def test_giving_back_is_at_once_and_only_where_somebody_listens(source):
     source.live = False
     Message(source, 1, 1, ID, b"x").give_back()
     assert source.sent == [("REQ now", 0.0)]
+
+
+def test_what_cannot_be_given_back_is_logged_as_lost(source):
+    message = Message(source, 1, 1, ID, b"x")
+    message.life = Life()
+    message.give_back()
+    assert message.life.events == []  # the subscription logs what it sends
+    source.live = False
+    lost = Message(source, 1, 1, ID, b"x")
+    lost.life = Life()
+    lost.give_back()
+    assert lost.life.events == ["lost"]
 
 
 def test_the_extension_header_is_json_or_nothing(source):

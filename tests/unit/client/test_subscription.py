@@ -139,6 +139,43 @@ def test_late_answers_are_not_sent(begin, owner):
     assert len(said) == 2
 
 
+class Life:
+    """Notes of what would be logged."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[object, ...]] = []
+
+    def note(self, *event: object) -> None:
+        self.events.append(event)
+
+
+def test_what_is_sent_for_a_traced_message_is_logged(begin, owner):
+    subscription = begin(subscribed(lambda line: None, *map(message_frame, range(5))))
+    eventually(lambda: len(owner.messages) == 5)
+    lives = [Life() for _ in owner.messages]
+    for message, life in zip(owner.messages, lives, strict=True):
+        message.life = life
+    finished, requeued, too_late, later, lost = owner.messages
+    finished.touch()
+    finished.finish()
+    requeued.requeue(1.5)
+    too_late.received_at -= 61
+    too_late.finish()
+    later.received_at -= 61
+    later.touch()
+    later.requeue()
+    subscription.hang_up()
+    lost.touch()
+    lost.requeue()
+    assert [life.events for life in lives] == [
+        [("touched",), ("finished",)],
+        [("requeued", 1.5)],
+        [("timed_out",)],
+        [("timed_out",)],
+        [("lost",)],
+    ]
+
+
 def test_a_polite_end_waits_for_its_confirmation(begin):
     said: list[bytes] = []
     subscription = begin(subscribed(said.append))

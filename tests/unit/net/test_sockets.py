@@ -40,6 +40,13 @@ def in_time(seconds: float, call) -> TransportError | None:
     return caught
 
 
+def test_it_knows_its_own_end(pair):
+    sock, peer = pair
+    assert sock.local == Address(*peer.getpeername()[:2])
+    sock.drop()
+    assert sock.local is None
+
+
 def test_what_is_sent_arrives_whole(pair):
     sock, peer = pair
     data = bytes(range(256)) * 40_000
