@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from nsqsmart import errors, tracing
     from nsqsmart.client.closing import CloseReport
     from nsqsmart.client.consumer import Consumer
+    from nsqsmart.client.health import Health
     from nsqsmart.client.message import Message, Requeue
     from nsqsmart.client.pending import Pending
     from nsqsmart.client.producer import Producer
     from nsqsmart.client.receipt import Receipt
+    from nsqsmart.client.shared_producer import publish
     from nsqsmart.config import ConsumerConfig, ProducerConfig
     from nsqsmart.errors import NsqError, Outcome, PublishError
 
@@ -33,6 +35,7 @@ __all__ = [
     "CloseReport",
     "Consumer",
     "ConsumerConfig",
+    "Health",
     "Message",
     "NsqError",
     "Outcome",
@@ -44,6 +47,7 @@ __all__ = [
     "Requeue",
     "__version__",
     "errors",
+    "publish",
     "tracing",
 ]
 
@@ -52,6 +56,7 @@ _HOMES = {
     "CloseReport": "nsqsmart.client.closing",
     "Consumer": "nsqsmart.client.consumer",
     "ConsumerConfig": "nsqsmart.config",
+    "Health": "nsqsmart.client.health",
     "Message": "nsqsmart.client.message",
     "NsqError": "nsqsmart.errors",
     "Outcome": "nsqsmart.errors",
@@ -61,6 +66,7 @@ _HOMES = {
     "PublishError": "nsqsmart.errors",
     "Receipt": "nsqsmart.client.receipt",
     "Requeue": "nsqsmart.client.message",
+    "publish": "nsqsmart.client.shared_producer",
 }
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nsqsmart.errors import ConfigError
+from nsqsmart.names import check_partition
+from nsqsmart.policy.routing import Key, check_key
 from nsqsmart.wire.ext import MAX_HEADER, RESERVED, encode_header
 
 _MAX_TRACE_ID = (1 << 64) - 1
@@ -50,13 +53,27 @@ def encode_json(value: object) -> bytes:
     return text.encode()
 
 
-def check_trace_id(trace_id: object) -> int:
-    """An unsigned number of 64 bits."""
-    if isinstance(trace_id, bool) or not isinstance(trace_id, int):
-        raise TypeError(f"trace_id must be an int, not {type(trace_id).__name__}")
-    if not 0 <= trace_id <= _MAX_TRACE_ID:
-        raise ConfigError(f"trace_id {trace_id} does not fit in 64 unsigned bits")
-    return trace_id
+def check_place(key: Key | None, partition: int | None) -> int | None:
+    """The partition; raises TypeError, ConfigError for a key or partition that cannot be."""
+    if key is not None:
+        check_key(key)
+        if partition is not None:
+            raise TypeError("give key or partition, not both")
+    elif partition is not None:
+        check_partition(partition)
+    return partition
+
+
+def make_trace_ids(given: object, count: int) -> tuple[int, ...]:
+    """*given*, an unsigned number of 64 bits; or *count* ids that nobody else has."""
+    if given is None:
+        # Not of random's: children that forked without its knowledge would draw the same ones.
+        return tuple(secrets.randbits(63) or 1 for _ in range(count))
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise TypeError(f"trace_id must be an int, not {type(given).__name__}")
+    if not 0 <= given <= _MAX_TRACE_ID:
+        raise ConfigError(f"trace_id {given} does not fit in 64 unsigned bits")
+    return (given,)
 
 
 def check_timeout(timeout: object) -> float:
@@ -68,8 +85,10 @@ def check_timeout(timeout: object) -> float:
     return float(timeout)
 
 
-def check_delay(delay: object) -> int:
+def check_delay(delay: object) -> int | None:
     """Seconds as milliseconds."""
+    if delay is None:
+        return None
     if isinstance(delay, bool) or not isinstance(delay, int | float):
         raise TypeError(f"delay must be seconds, not {type(delay).__name__}")
     if not 0 <= delay <= _MAX_DELAY:
@@ -77,12 +96,12 @@ def check_delay(delay: object) -> int:
     return round(delay * 1000)
 
 
-def check_headers(headers: object, tag: object) -> None:
-    """What becomes the JSON header of a message."""
+def check_headers(headers: Mapping[str, Any] | None, tag: object) -> Mapping[str, Any] | None:
+    """*headers*, of which with *tag* the JSON header of a message is made."""
     if tag is not None and (not isinstance(tag, str) or not tag):
         raise TypeError(f"tag must be a text that is not empty, not {tag!r}")
     if headers is None:
-        return
+        return None
     if not isinstance(headers, Mapping):
         raise TypeError(f"headers must be a dict, not {type(headers).__name__}")
     for name in headers:
@@ -91,6 +110,7 @@ def check_headers(headers: object, tag: object) -> None:
         if name.startswith(RESERVED):
             raise ConfigError(f"header {name!r}: names that begin with {RESERVED} are the server's")
     _check_header(headers)
+    return headers
 
 
 def _check_header(headers: Mapping[str, Any]) -> None:

@@ -22,6 +22,8 @@ from nsqsmart.client.publish_call import Call, Trial, after_failure, publish
 from nsqsmart.client.publisher import Publisher, read_receipt
 from nsqsmart.client.receipt import Receipt
 from nsqsmart.client.room import Room
+from nsqsmart.client.trace_log import publish_failed, published
+from nsqsmart.client.traced import with_trace_lines
 from nsqsmart.errors import (
     ClientClosed,
     ConnectionLost,
@@ -138,6 +140,7 @@ class AsyncPublisher:
             self.on_error(item, error)
             raise
         item.succeed(stored)
+        published(item.result(), monotonic() - item.started, self._shared.client_id)
         self.room.leave(1, len(item.publication.bodies[0]))
 
     def on_error(self, item: Pending, error: TransportError) -> None:
@@ -212,9 +215,9 @@ class AsyncPublisher:
             self._lanes.wait_idle(publication.topic, pending.deadline)
         call = Call(self._shared, publication, pending.deadline, pending.retry)
         try:
-            if pending.reason is None or pending.target is None:
-                return call.run()
-            return call.resume(pending.topology, pending.target, pending.reason, pending.started)
+            return with_trace_lines(
+                self._shared.client_id, publication, lambda: _start(call, pending)
+            )
         except ClientClosed:
             return _closed_error(pending, Outcome.NOT_SENT)
         except PublishError as error:
@@ -235,6 +238,11 @@ class AsyncPublisher:
             error = publish_error(pending.publication.topic, pending.retry, reason, now=now)
             error.__cause__ = reason
             self._settle(pending, error)
+            for trace_id in pending.publication.trace_ids:
+                elapsed = now - pending.started
+                publish_failed(
+                    pending.publication.topic, trace_id, error, elapsed, self._shared.client_id
+                )
 
     def _dispatch(self, pending: Pending, topology: Topology) -> None:
         publication = pending.publication
@@ -291,6 +299,12 @@ class AsyncPublisher:
         if not pending.done():
             pending.settle(outcome)
             self.room.leave(1, len(pending.publication.bodies[0]))
+
+
+def _start(call: Call, pending: Pending) -> Receipt:
+    if pending.reason is None or pending.target is None:
+        return call.run()
+    return call.resume(pending.topology, pending.target, pending.reason, pending.started)
 
 
 def _is_usable(topology: Topology | None) -> TypeGuard[Topology]:

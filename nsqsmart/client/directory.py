@@ -59,6 +59,8 @@ class Directory:
             self._lookup = LookupClient(endpoint.addresses, options)
         self._changed = threading.Condition(threading.Lock())  # guards the entries
         self._entries: dict[str, _Entry] = {}
+        self.on_gone: Callable[[frozenset[Address]], None] = lambda _: None
+        """Told of nsqds that no topic is on any more."""
 
     def get(self, topic: str, deadline: float) -> Topology:
         """The picture of *topic*: at once if there is one, else from the lookups.
@@ -133,6 +135,7 @@ class Directory:
     def _fly(self, topic: str, entry: _Entry, deadline: float) -> None:
         topology: Topology | None = None
         failure: DiscoveryError | None = None
+        before = entry.topology
         try:
             topology = self._ask(topic, entry, deadline)
         except DiscoveryError as error:
@@ -151,6 +154,16 @@ class Directory:
                 entry.flights += 1
                 entry.flying = False
                 self._changed.notify_all()
+        if before and topology:
+            self._tell_gone(before, topology)
+
+    def _tell_gone(self, before: Topology, now: Topology) -> None:
+        gone = {target.address for target in before.targets}
+        gone -= {target.address for target in now.targets}
+        if gone:
+            for picture in self.pictures().values():
+                gone -= {target.address for target in picture.targets}
+            self.on_gone(frozenset(gone))
 
     def _ask(self, topic: str, entry: _Entry, deadline: float) -> Topology:
         assert self._lookup is not None  # noqa: S101 - direct addresses never get here

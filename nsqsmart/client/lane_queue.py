@@ -120,11 +120,6 @@ def _alike(queue: deque[Pending]) -> Iterator[Pending]:
 
 def _share(receipt: Receipt, pending: Pending, number: int) -> Receipt:
     """The receipt of the message at *number* of a batch."""
-    own = Receipt(receipt.topic, receipt.partition, receipt.nsqd, receipt.attempts)
-    if pending.publication.trace_ids and receipt.internal_id is not None:
-        # Those of a batch are consecutive (protocol 2.14); only the first one's place is known.
-        own.internal_id = receipt.internal_id + number
-        own.trace_id = pending.publication.trace_ids[0]
-        own.offset = receipt.offset if number == 0 else None
-        own.size = receipt.size if receipt.count == 1 else None
-    return own
+    if receipt.trace_id is not None:
+        return receipt.share(number, pending.publication.trace_ids[0])
+    return Receipt(receipt.topic, receipt.partition, receipt.nsqd, receipt.attempts)

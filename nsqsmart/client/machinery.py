@@ -25,7 +25,8 @@ class Machinery:
         idle = config.pool_idle_timeout or 1.5 * (config.heartbeat_interval or 30.0)
         pool = ConnectionPool(self.open, config.pool_size, idle)
         directory = Directory(endpoint, config, WRITE)
-        self.publisher = Publisher(config, directory, pool)
+        directory.on_gone = self._retire
+        self.publisher = Publisher(config, directory, pool, greeting.offer.client_id)
 
     def asynchronous(self) -> AsyncPublisher:
         """Made on first use: it has threads."""
@@ -59,6 +60,13 @@ class Machinery:
         self.publisher.pool.drop()
         if self._async:
             self._async.drop()
+
+    def _retire(self, addresses: frozenset[Address]) -> None:
+        """The lookups list these no more."""
+        for address in addresses:
+            self.publisher.pool.retire(address)
+        if self._async:
+            self._async.retire(addresses)
 
     def open(self, address: Address, deadline: float) -> Connection:
         """A new connection, which is the caller's alone."""

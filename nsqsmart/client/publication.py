@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from nsqsmart.client.trace_log import pass_over
 from nsqsmart.errors import NotSupported
 from nsqsmart.policy.routing import Key
 from nsqsmart.policy.topology import Target
@@ -83,6 +84,8 @@ def _original(publication: Publication, target: Target) -> Command:
                 f"{target.address} is an original nsqd, which has none of that",
                 hint=f"publish without {names}",
             )
+    if publication.trace_ids:
+        pass_over(publication.topic, target.name)
     if publication.delay is not None:
         return Command(commands.dpub(publication.topic, publication.bodies[0], publication.delay))
     return _plain(publication, None)

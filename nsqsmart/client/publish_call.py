@@ -13,6 +13,7 @@ from nsqsmart.client.failures import code_of, publish_error
 from nsqsmart.client.publication import Publication, build
 from nsqsmart.client.publisher import Publisher
 from nsqsmart.client.receipt import Receipt
+from nsqsmart.client.traced import with_trace_lines
 from nsqsmart.client.way import Way
 from nsqsmart.errors import Attempt, ClientClosed, PoolTimeout, PublishError, TransportError
 from nsqsmart.policy.retry import Retry, Verdict, judge
@@ -23,7 +24,8 @@ from nsqsmart.wire.receipts import TracedReceipt
 
 def publish(shared: Publisher, publication: Publication, deadline: float) -> Receipt:
     """Return once an nsqd has it, or raise a PublishError (ClientClosed: not even tried)."""
-    return Call(shared, publication, deadline).run()
+    call = Call(shared, publication, deadline)
+    return with_trace_lines(shared.client_id, publication, call.run)
 
 
 def publish_plain(shared: Publisher, topic: str, body: bytes, deadline: float) -> Receipt:
@@ -123,8 +125,8 @@ class Call:
             receipt.attempts = len(self._failed.attempts) + 1
         if stored:
             receipt.internal_id, receipt.trace_id, receipt.offset, receipt.size = stored
-            if publication.batch:
-                receipt.trace_id = publication.trace_ids[0]
+        if publication.trace_ids and target.partition is not None:
+            receipt.trace_id = publication.trace_ids[0]
         return receipt
 
     def _add_history(self, error: PublishError) -> None:

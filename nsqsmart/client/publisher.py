@@ -31,7 +31,10 @@ _RESPONSE_TIMEOUT_REDESIGNED = 20.0
 class Publisher:
     """Pool, picture, turns, and what was learned of nodes and topics."""
 
-    def __init__(self, config: ProducerConfig, directory: Directory, pool: ConnectionPool) -> None:
+    def __init__(
+        self, config: ProducerConfig, directory: Directory, pool: ConnectionPool, client_id: str
+    ) -> None:
+        self.client_id = client_id
         self.config = config
         self.directory = directory
         self.pool = pool

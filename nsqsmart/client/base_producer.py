@@ -1,0 +1,132 @@
+"""A producer's life: how it is made, looked at, carried over a fork, and closed."""
+
+from __future__ import annotations
+
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+from nsqsmart.client import inspecting
+from nsqsmart.client.arguments import check_timeout
+from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
+from nsqsmart.client.event_loops import warn_in_event_loop
+from nsqsmart.client.exiting import at_exit
+from nsqsmart.client.health import Health
+from nsqsmart.client.machinery import Machinery
+from nsqsmart.client.processes import PerProcess
+from nsqsmart.config import ProducerConfig, resolve
+from nsqsmart.errors import ClientClosed
+from nsqsmart.names import check_topic
+from nsqsmart.net.handshake import make_greeting
+
+_MAX_KNOWN_TOPICS = 10_000
+
+
+class BaseProducer:
+    """Everything of a Producer but publishing; not to be used alone."""
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        config: ProducerConfig | None = None,
+        **options: object,
+    ) -> None:
+        self._endpoint, self._config = resolve(ProducerConfig, address, options, config=config)
+        prepare_endpoint(self._endpoint)
+        self._greeting = make_greeting(self._config)
+        self._publish_timeout = self._config.publish_timeout
+        self._trace = self._config.trace
+        self._closed = False
+        self._known_topics: set[str] = set()
+        self._machinery: PerProcess[Machinery] = PerProcess()
+        # Not on first use, which may be in somebody else's hook: hooks run the last one first.
+        at_exit(self)
+
+    def warm(self, *topics: str, timeout: float | None = None) -> None:
+        """Look *topics* up and connect ahead of the first publish; default ``publish_timeout``.
+
+        Raises DiscoveryError and ConnectError.
+        """
+        limit = self._publish_timeout if timeout is None else check_timeout(timeout)
+        for topic in topics:
+            self._know(topic)
+        inspecting.warm(self._running(), topics, monotonic() + limit)
+
+    def ping(self, timeout: float | None = None) -> dict[str, float]:
+        """Shake hands with every nsqd; returns the seconds it took by "host:port".
+
+        Those that do not answer are left out. Raises ConnectError if none does, DiscoveryError if
+        no lookup does. *timeout* in seconds for all of it; default ``publish_timeout``.
+        """
+        limit = self._publish_timeout if timeout is None else check_timeout(timeout)
+        return inspecting.ping(self._running(), monotonic() + limit)
+
+    def stats(self) -> dict[str, Any]:
+        """Figures that JSON can take.
+
+        ``pools`` by nsqd (:class:`~nsqsmart.net.pool.PoolStats`), ``topics`` as the lookups have
+        them, nsqds that are ``avoided`` for a while, ``turns_waiting``, ``async_pending``.
+        """
+        machinery = self._machinery.get()
+        return inspecting.stats(machinery) if machinery else {}
+
+    def health(self) -> Health:
+        """What the last calls found; asks nobody."""
+        if self._closed:
+            return Health("closed")
+        machinery = self._machinery.get()
+        return inspecting.health(machinery) if machinery else Health("idle")
+
+    def close(self, timeout: float | None = None) -> None:
+        """Refuse new calls, let those under way finish for *timeout* seconds, end the sockets.
+
+        Default: ``close_timeout``. Calls still waiting then raise PublishFailed. May be called
+        twice, and from any thread.
+        """
+        self._closed = True
+        machinery = self._machinery.take()
+        if machinery:
+            limit = self._config.close_timeout if timeout is None else check_timeout(timeout)
+            machinery.close(monotonic() + limit)
+
+    def leave(self, deadline: float) -> None:
+        """At the end of the process: give what publish_async has sent until *deadline*."""
+        machinery = self._machinery.get()
+        if machinery and not self._closed:
+            machinery.flush(deadline)
+            self.close(timeout=max(0.0, deadline - monotonic()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Producer {self._endpoint}{' closed' if self._closed else ''}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a Producer cannot be pickled: make it inside the function that uses it")
+
+    def _running(self) -> Machinery:
+        machinery = self._machinery.get()
+        if machinery is not None and not self._closed:
+            return machinery
+        if self._closed:
+            raise ClientClosed("the Producer was closed")
+        return self._machinery.get_or_make(
+            lambda: Machinery(open_endpoint(self._endpoint), self._config, self._greeting)
+        )
+
+    def _know(self, topic: str) -> None:
+        """Check a topic's name once."""
+        check_topic(topic)
+        warn_in_event_loop()
+        if len(self._known_topics) < _MAX_KNOWN_TOPICS:
+            self._known_topics.add(topic)

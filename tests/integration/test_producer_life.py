@@ -1,0 +1,179 @@
+"""What surrounds publishing: warming up, health, figures, the module's own producer, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+
+import nsqsmart
+from nsqsmart.client import event_loops, shared_producer
+from nsqsmart.embedded import Cluster
+from nsqsmart.errors import ConnectError, DiscoveryError
+from tests.helpers import ROOT, eventually
+
+
+@pytest.fixture
+def cluster():
+    with Cluster(nsqds=3, lookupds=1) as made:
+        made.create_topic("t", partitions=2)
+        made.create_channel("t", "c")
+        yield made
+
+
+def names(nsqds) -> set[str]:
+    return {"{}:{}".format(*nsqd.tcp_address) for nsqd in nsqds}
+
+
+def test_warm_connects_to_where_the_topic_is(cluster):
+    with nsqsmart.Producer(cluster.url) as producer:
+        assert producer.stats() == {}
+        producer.warm("t")
+        pools = producer.stats()["pools"]
+        assert set(pools) == names(cluster.leader("t", number) for number in range(2))
+        assert {pool["pool_available"] for pool in pools.values()} == {1}
+        producer.publish("t", b"x")
+        assert sum(pool["connections_num"] for pool in producer.stats()["pools"].values()) == 2
+
+
+def test_ping_names_who_answers(cluster):
+    with nsqsmart.Producer(cluster.url) as producer:
+        assert set(producer.ping()) == names(cluster.nsqds)
+        cluster.kill(cluster.nsqds[0])
+        assert set(producer.ping(5)) == names(cluster.nsqds[1:])
+        for lookupd in cluster.lookupds:
+            cluster.kill(lookupd)
+        with pytest.raises(DiscoveryError):
+            producer.ping(1)
+    address = cluster.nsqds[0].tcp_address
+    lonely = nsqsmart.Producer("nsq://{}:{}".format(*address))
+    with lonely, pytest.raises(ConnectError, match="no nsqd answers"):
+        lonely.ping(1)
+
+
+def test_figures_can_be_written_as_json(cluster):
+    with nsqsmart.Producer(cluster.url) as producer:
+        producer.publish("t", b"x", key="k")
+        producer.publish_async("t", b"x").result()
+        stats = producer.stats()
+        json.dumps(stats)
+        topic = stats["topics"]["t"]
+        assert (topic["state"], topic["partitions"]) == ("found", 2)
+        assert set(topic["nsqds"]) == names(cluster.leader("t", number) for number in range(2))
+        assert (stats["avoided"], stats["turns_waiting"], stats["async_pending"]) == ([], 0, 0)
+
+
+def test_health_is_what_the_last_calls_found(cluster):
+    producer = nsqsmart.Producer(cluster.url, publish_timeout=10, lookupd_poll_interval=0.05)
+    assert producer.health() == nsqsmart.Health("idle")
+    producer.publish("t", b"x")
+    assert producer.health() == nsqsmart.Health("ready")
+    for lookupd in cluster.lookupds:
+        cluster.kill(lookupd)
+
+    def degraded() -> bool:
+        producer.publish("t", b"x")
+        return producer.health().state == "degraded"
+
+    eventually(degraded)
+    assert "no nsqlookupd answered" in producer.health().reasons[0]
+    for nsqd in cluster.nsqds:
+        cluster.kill(nsqd)
+    with pytest.raises(nsqsmart.PublishError):
+        producer.publish("t", b"x", timeout=0.5)
+    assert not producer.health().ok
+    producer.close()
+    assert producer.health() == nsqsmart.Health("closed")
+
+
+def test_connections_to_an_nsqd_that_nobody_lists_any_more_are_ended(cluster):
+    with nsqsmart.Producer(cluster.url, lookupd_poll_interval=0.05) as producer:
+        producer.publish("t", b"x", partition=0)
+        old = "{}:{}".format(*cluster.leader("t", 0).tcp_address)
+        new = next(
+            nsqd
+            for nsqd in cluster.nsqds
+            if names([nsqd]).isdisjoint(names(cluster.leader("t", n) for n in range(2)))
+        )
+        cluster.move_leader("t", 0, to=new)
+
+        def moved() -> bool:
+            producer.publish("t", b"x", partition=0)
+            return producer.stats()["pools"][old]["pool_size"] == 0
+
+        eventually(moved)
+
+
+def test_the_module_has_a_producer_of_its_own(cluster, monkeypatch):
+    monkeypatch.setenv("NSQSMART_URL", cluster.url)
+    monkeypatch.setattr(shared_producer, "_producers", [])
+    assert nsqsmart.publish("t", b"x", key="k").partition is not None
+    assert nsqsmart.publish("t", b"y").attempts == 1
+    (producer,) = shared_producer._producers
+    producer.close()
+
+
+def test_a_call_in_an_event_loop_says_what_to_do(cluster, caplog, monkeypatch):
+    monkeypatch.setattr(event_loops, "_said", [])
+    caplog.set_level(logging.WARNING)
+    with nsqsmart.Producer(cluster.url) as producer:
+        producer.publish("t", b"x")
+
+        async def publish() -> None:
+            producer.publish("t", b"x")
+
+        asyncio.run(publish())
+        producer._known_topics.clear()
+        asyncio.run(publish())
+        asyncio.run(publish())
+    assert sum("asyncio.to_thread" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        # Nobody waited for it, and nobody closed.
+        "p = nsqsmart.Producer(url)\nfor n in range(200): p.publish_async('t', b'%d' % n)",
+        "nsqsmart.Producer(url).publish('t', b'x')\n"
+        "import atexit\np = nsqsmart.Producer(url)\n"
+        "atexit.register(lambda: [p.publish('t', b'%d' % n) for n in range(200)])",
+        "import atexit\np = nsqsmart.Producer(url)\n"
+        "atexit.register(lambda: [p.publish_async('t', b'%d' % n) for n in range(200)])",
+    ],
+    ids=["async", "publish in atexit", "async in atexit"],
+)
+def test_what_is_on_its_way_when_the_process_ends_arrives(cluster, code):
+    script = f"import sys, nsqsmart\nurl = sys.argv[1]\n{code}\n"
+    done = subprocess.run(
+        [sys.executable, "-c", script, cluster.url],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {b"%d" % n for n in range(200)} <= {each.body for each in cluster.stored("t")}
+
+
+def test_the_end_of_a_process_does_not_wait_for_ever(cluster):
+    for lookupd in cluster.lookupds:
+        cluster.kill(lookupd)
+    script = (
+        "import sys, logging, nsqsmart\nlogging.disable()\n"
+        "nsqsmart.Producer(sys.argv[1]).publish_async('t', b'x')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, cluster.url],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
