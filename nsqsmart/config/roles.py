@@ -59,7 +59,7 @@ class ProducerConfig(ClientConfig):
         1000, "Most messages of publish_async on their way.", minimum=1, maximum=1_000_000
     )
     async_max_bytes: int = integer(
-        8 << 20, "Most bytes of such messages.", minimum=1024, maximum=(1 << 31) - 1
+        8 << 20, "Most bytes of such messages.", minimum=1, maximum=(1 << 31) - 1
     )
     on_full: str = choice(
         ("block", "raise"), "What publish_async does when there are that many: wait, or fail."

@@ -111,7 +111,7 @@ class Channel(ABC):
         return self.backlog.take(count)
 
     def _deliver(self, consumer: Consumer, batch: list[Record], now: float) -> bool:
-        """Put *batch* in the hands of *consumer*; False if nothing of it was wanted."""
+        """Put *batch* in the hands of *consumer*; whether anything is to be sent now."""
         subscription = consumer.subscription
         if subscription.sample_rate or subscription.wants:
             batch = [record for record in batch if self._is_wanted(consumer, record)]
@@ -126,9 +126,12 @@ class Channel(ABC):
         for record in batch:
             in_flight[record.key] = (record, now)
         consumer.delivered += len(batch)
-        consumer.sink.put(frames)
         self._alarm.by(now + subscription.msg_timeout)
-        return True
+        return consumer.sink.deliver(frames, hold=self._may_hold_back(consumer))
+
+    def _may_hold_back(self, consumer: Consumer) -> bool:
+        """Whether messages may wait for others: not when no other can come (protocol 6.4)."""
+        return consumer.room() > 0
 
     def _next_attempt(self, record: Record) -> int:
         before = self.attempts.get(record.index)

@@ -21,6 +21,12 @@ class Sink(Protocol):
     def put(self, frames: Iterable[bytes]) -> None:
         """Queue *frames*; must not block and must not take a lock (the partition's is held)."""
 
+    def deliver(self, frames: list[bytes], *, hold: bool) -> bool:
+        """Queue messages, to be held back for a while where that may be; as :meth:`put`.
+
+        Whether they are to be sent now.
+        """
+
     def flush(self) -> None:
         """Send what is queued; called without the partition's lock."""
 

@@ -40,6 +40,10 @@ class RedesignedChannel(Channel):
         """Messages not yet confirmed: the consumer's lag (cluster 13)."""
         return self.log.end - max(self.confirmed.position, self.log.base)
 
+    def _may_hold_back(self, consumer: Consumer) -> bool:
+        """Nothing of an ordered channel is held back."""
+        return not self.ordered and super()._may_hold_back(consumer)
+
     def set_ordered(self, *, ordered: bool) -> None:
         """Begin or end one-at-a-time delivery; what was read ahead is read again."""
         if ordered == self.ordered:

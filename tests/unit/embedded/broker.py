@@ -28,6 +28,11 @@ class Catcher:
     def put(self, frames: Iterable[bytes]) -> None:
         self.frames += frames
 
+    def deliver(self, frames: list[bytes], *, hold: bool) -> bool:
+        self.frames += frames
+        self.may_hold = hold
+        return True
+
     def flush(self) -> None:
         """There is nothing to send to."""
 

@@ -8,10 +8,10 @@ from nsqsmart.embedded.broker.channel import Channel
 from nsqsmart.embedded.broker.consumer import LIMITED_RDY, Consumer
 from nsqsmart.embedded.nsqd.node import Node
 from nsqsmart.embedded.nsqd.tcp.connection import Connection
+from nsqsmart.embedded.nsqd.tcp.subscribing import SUBSCRIBED_BUFFER
 
 NO_LATENCY = {"count": 0, "percentiles": None}
 _NANOSECONDS_PER_MS = 1_000_000
-_SUBSCRIBED_BUFFER = 4096
 
 
 def connections(node: Node) -> dict[int, Connection]:
@@ -58,8 +58,7 @@ def _redesigned(connection: Connection, consumer: Consumer | None) -> dict[str, 
         "name": settled.client_id,
         "desired_tag": settled.desired_tag,
         "msg_timeout": settled.msg_timeout * _NANOSECONDS_PER_MS,
-        # It grows with the first subscription.
-        "output_buffer_size": max(settled.output_buffer_size, _SUBSCRIBED_BUFFER),
+        "output_buffer_size": max(settled.output_buffer_size, SUBSCRIBED_BUFFER),
         "output_buffer_timeout": settled.output_buffer_timeout * _NANOSECONDS_PER_MS,
         "timeout_count": 0 if consumer is None else consumer.timed_out,
         "deferred_count": 0,

@@ -39,6 +39,8 @@ def rdy(connection: Connection, command: Command) -> None:
     consumer, shard = _subscribed(connection)
     with shard.lock:
         consumer.rdy = count
+        if consumer.room() <= 0:
+            connection.outbox.release()
         connection.dirty.update(connection.channel.pump(time.monotonic()))
     shard.rearm()
 
@@ -52,6 +54,7 @@ def close(connection: Connection, command: Command) -> bytes:  # noqa: ARG001 - 
         consumer.rdy = 0
         consumer.closing = True
     connection.state = State.CLOSING
+    connection.outbox.release()
     return CLOSE_WAIT
 
 

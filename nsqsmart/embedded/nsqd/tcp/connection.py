@@ -125,11 +125,17 @@ class Connection:
 
     def respond(self, data: bytes) -> None:
         """Queue a response frame."""
+        self.outbox.release()
         self.outbox.pending.append(encode_frame(RESPONSE, data))
 
     def fail(self, data: bytes) -> None:
         """Queue an error frame."""
+        self.outbox.release()
         self.outbox.pending.append(encode_frame(ERROR, data))
+
+    def buffer_output(self, size: int) -> None:
+        """Messages are held back from now on, as IDENTIFY settled it."""
+        self.outbox.buffer(size, self.settled.output_buffer_timeout / 1000)
 
     # ------------------------------------------------------------------------------- heartbeats
 
@@ -148,6 +154,7 @@ class Connection:
                 return
             self._schedule_beat(beat, interval, due + interval)
             if not self.node.hung:
+                self.outbox.release()
                 self.outbox.put([HEARTBEAT_FRAME])
                 self.outbox.flush()
 

@@ -45,10 +45,58 @@ class Outbox:
         self._drained = threading.Event()
         self._drained.set()
         self._moved_at = 0.0
+        self._holding = threading.Lock()  # guards the four below
+        self._held: list[bytes] = []
+        self._held_size = 0
+        self._buffer = 0
+        self._tick = 0.0
 
     def put(self, frames: Iterable[bytes]) -> None:
         """Queue *frames*."""
         self.pending.extend(frames)
+
+    def buffer(self, size: int, period: float) -> None:
+        """From now on hold messages back: *size* bytes, to the next tick of *period* seconds."""
+        self._buffer = size if period > 0 else 0
+        self._tick = period
+
+    def deliver(self, frames: list[bytes], *, hold: bool) -> bool:
+        """Queue messages; whether they are to be sent now (protocol 6.4)."""
+        with self._holding:
+            if not self._buffer:
+                self.pending.extend(frames)
+                return True
+            begins = not self._held
+            self._held += frames
+            self._held_size += sum(map(len, frames))
+            if hold and self._held_size < self._buffer:
+                if begins:
+                    self._schedule()
+                return False
+            self._move()
+        return True
+
+    def release(self) -> None:
+        """Queue what is held back: something that is not held back follows."""
+        if self._held:
+            with self._holding:
+                self._move()
+
+    def _move(self) -> None:
+        self.pending.extend(self._held)
+        self._held = []
+        self._held_size = 0
+
+    def _schedule(self) -> None:
+        now = time.monotonic()
+        # The server's ticker goes on and on; a message comes somewhere between two ticks.
+        due = (now // self._tick + 1) * self._tick
+
+        def tick() -> None:
+            self.release()
+            self.flush()
+
+        self._loop.call_at(due, tick)
 
     def end(self) -> None:
         """End the connection for both sides, without a frame."""

@@ -52,6 +52,10 @@ def _check(connection: Connection, command: Command) -> tuple[str, str]:
     return topic, channel
 
 
+SUBSCRIBED_BUFFER = 4096
+"""Bytes to which the output buffer of a redesigned nsqd grows with the first subscription."""
+
+
 class OriginalSubscribing:
     """SUB makes the topic and the channel."""
 
@@ -76,6 +80,7 @@ class OriginalSubscribing:
                 raise Refused("E_SUB_FAILED", text)
             consumer = Consumer(connection.number, connection.outbox, subscription)
             channel.add(consumer)
+        connection.buffer_output(settled.output_buffer_size)
         connection.consumer, connection.channel, connection.shard = consumer, channel, shard
         connection.state = State.SUBSCRIBED
         return OK
@@ -184,6 +189,7 @@ class RedesignedSubscribing:
         assert isinstance(channel, RedesignedChannel)  # noqa: S101 - told to the type checker
         consumer = Consumer(connection.number, connection.outbox, subscription)
         channel.add(consumer)
+        connection.buffer_output(max(settled.output_buffer_size, SUBSCRIBED_BUFFER))
         connection.consumer, connection.channel, connection.shard = consumer, channel, shard
         connection.state = State.SUBSCRIBED
         return channel
