@@ -1,8 +1,8 @@
-"""HTTP GETs that keep one deadline, by ``requests``.
+"""HTTP that keeps one deadline, by ``requests``.
 
 ``requests`` limits each read, so a server that drips a byte a second is waited for as long as it
 likes; here the socket itself looks at the time left before every read. No proxies from the
-environment, no redirects, no compression, and at most *MAX_ANSWER* bytes.
+environment, no redirects, no compression, and a bound to the size of the answer.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from nsqsmart.names import Address
 from nsqsmart.net.resolving import resolve
 
 MAX_ANSWER = 1024 * 1024
+"""Bytes that are enough for an answer about one topic."""
+MAX_LISTING = 32 * 1024 * 1024
+"""Bytes that are enough for one about every topic there is."""
 _PIECE = 16 * 1024
 _HEADERS = {
     "Accept": "application/vnd.nsq; version=1.0",
@@ -34,7 +37,8 @@ _HEADERS = {
 class HttpSession:
     """A fresh session, to be closed after one round; never kept, shared or carried over a fork."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_answer: int = MAX_ANSWER) -> None:
+        self._max_answer = max_answer
         self._deadline = _Deadline()
         self._session = requests.Session()
         self._session.trust_env = False
@@ -48,15 +52,32 @@ class HttpSession:
 
     def get(self, url: str, deadline: float) -> tuple[int, bytes]:
         """Status and body, before *deadline*; every failure is a DiscoveryError that says how."""
+        return self._ask("GET", url, None, deadline)
+
+    def post(self, url: str, body: bytes, deadline: float) -> tuple[int, bytes]:
+        """The same by POST; whatever fails, the server may have done what it was asked."""
+        return self._ask("POST", url, body, deadline)
+
+    def _ask(self, method: str, url: str, body: bytes | None, deadline: float) -> tuple[int, bytes]:
         self._deadline.at = deadline
         try:
             self._deadline.left()
-            with self._session.get(
-                url, headers=_HEADERS, allow_redirects=False, stream=True
+            with self._session.request(
+                method, url, data=body, headers=_HEADERS, allow_redirects=False, stream=True
             ) as response:
-                return response.status_code, _read_body(response)
+                return response.status_code, self._read_body(response)
         except (requests.RequestException, HTTPError, OSError, ConnectError) as error:
             raise DiscoveryError(_explain(error)) from error
+
+    def _read_body(self, response: requests.Response) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        for piece in response.raw.stream(_PIECE, decode_content=False):
+            size += len(piece)
+            if size > self._max_answer:
+                raise OSError(f"the answer exceeds {self._max_answer} bytes")
+            pieces.append(piece)
+        return b"".join(pieces)
 
 
 class _Deadline:
@@ -125,17 +146,6 @@ class _Adapter(HTTPAdapter):
         pool = HTTPConnectionPool(*args, **options)
         pool.ConnectionCls = partial(_Connection, self._until)  # type: ignore[assignment]
         return pool
-
-
-def _read_body(response: requests.Response) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    for piece in response.raw.stream(_PIECE, decode_content=False):
-        size += len(piece)
-        if size > MAX_ANSWER:
-            raise OSError(f"the answer exceeds {MAX_ANSWER} bytes")
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 def _explain(error: BaseException) -> str:

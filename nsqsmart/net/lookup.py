@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
@@ -99,47 +100,69 @@ class LookupClient:
         limit = now + (deadline - now) / 2
         with _open_session() as session:
             self._refresh_peers(session, limit)
+            # The # of an ephemeral topic would begin a fragment, which is not sent.
+            path = access.path + quote(topic, safe="")
             answers: list[LookupAnswer] = []
             failed: list[tuple[Address, str]] = []
             for peer in self._in_order():
                 if answers and monotonic() >= limit:
                     break
-                answer = self._get(session, peer, access.path + topic, parse_lookup, limit, failed)
+                answer = self._get(session, peer, path, parse_lookup, limit, failed)
                 if answer:
                     answers.append(answer)
         if not answers:
-            raise DiscoveryError(f"no nsqlookupd answered ({_reasons(failed)})")
+            raise _nobody_answered(failed)
         return Round(answers, failed)
 
     def nodes_for_new_topic(self, topic: str, deadline: float) -> tuple[Node, ...]:
         """Where the first publish of an original cluster's new topic may go: nsqd creates it."""
-        return self._nodes(topic, deadline, [])
+        answers, _ = self._ask_all(
+            "/nodes", lambda status, body: parse_nodes(status, body, topic), deadline
+        )
+        found = {node.address: node for nodes in answers for node in nodes}
+        return tuple(found.values())
 
     def nodes(self, deadline: float) -> tuple[Node, ...]:
         """Every nsqd that a lookup knows; raises DiscoveryError if none of them answers."""
-        failed: list[tuple[Address, str]] = []
-        found = self._nodes("", deadline, failed)
-        if not found and len(failed) >= len(self._peers):
-            raise DiscoveryError(f"no nsqlookupd answered ({_reasons(failed)})")
-        return found
-
-    def _nodes(
-        self, topic: str, deadline: float, failed: list[tuple[Address, str]]
-    ) -> tuple[Node, ...]:
-        """The nodes that are not tombstoned for *topic*."""
-        found: dict[Address, Node] = {}
-        with _open_session() as session:
-            for peer in self._in_order():
-                nodes = self._get(
-                    session,
-                    peer,
-                    "/nodes",
-                    lambda status, body: parse_nodes(status, body, topic),
-                    deadline,
-                    failed,
-                )
-                found.update({node.address: node for node in nodes or ()})
+        answers = self.collect("/nodes", lambda *answer: parse_nodes(*answer, ""), deadline)
+        found = {node.address: node for nodes in answers for node in nodes}
         return tuple(found.values())
+
+    def collect(self, path: str, parse: Callable[[int, bytes], T], deadline: float) -> list[T]:
+        """What every lookup that answers says to *path*.
+
+        Raises :class:`DiscoveryError` when none does.
+        """
+        answers, failed = self._ask_all(path, parse, deadline)
+        if not answers:
+            raise _nobody_answered(failed)
+        return answers
+
+    def survey(self, deadline: float) -> None:
+        """Ask, however short ago that was, who leads the lookups and whether they are original.
+
+        Raises :class:`DiscoveryError` when none answers.
+        """
+        with _open_session() as session:
+            failed: list[tuple[Address, str]] = []
+            if not self._ask_for_peers(session, deadline, failed):
+                raise _nobody_answered(failed)
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """The lookups that are known, the leading one first."""
+        peers = sorted(self._peers, key=lambda address: address != self._leader)
+        return tuple(peers)
+
+    def _ask_all(
+        self, path: str, parse: Callable[[int, bytes], T], deadline: float
+    ) -> tuple[list[T], list[tuple[Address, str]]]:
+        failed: list[tuple[Address, str]] = []
+        with _open_session(listing=True) as session:
+            answers = [
+                self._get(session, peer, path, parse, deadline, failed) for peer in self._in_order()
+            ]
+        return [answer for answer in answers if answer is not None], failed
 
     def _in_order(self) -> list[_Peer]:
         """The leading lookupd and the healthy ones first; who failed too often only when due."""
@@ -155,7 +178,13 @@ class LookupClient:
         interval = self._options.listlookup_interval
         if not interval or monotonic() < self._peers_due:
             return
-        failed: list[tuple[Address, str]] = []
+        if self._ask_for_peers(session, limit, []):
+            self._peers_due = monotonic() + interval
+
+    def _ask_for_peers(
+        self, session: HttpSession, limit: float, failed: list[tuple[Address, str]]
+    ) -> bool:
+        """Whether anybody answered; the first who knows the others is enough."""
         originals = 0
         redesigned = False
         for peer in self._in_order():
@@ -168,10 +197,12 @@ class LookupClient:
                 break
         if originals or redesigned:
             self.original = not redesigned
-            self._peers_due = monotonic() + interval
+        return bool(originals) or redesigned
 
     def _learn(self, found: LookupPeers) -> None:
         self._leader = found.leader or self._leader
+        if not self._options.listlookup_interval:
+            return
         known = {address: _Peer(address, learned=True) for address in found.members} | self._peers
         # Seeds are never removed; the rest only once they are unlisted and fail as well.
         self._peers = {
@@ -200,15 +231,20 @@ class LookupClient:
         return answer
 
 
-def _reasons(failed: list[tuple[Address, str]]) -> str:
-    return "; ".join(f"{address}: {reason}" for address, reason in failed) or "no time left"
-
-
-def _open_session() -> HttpSession:
+def _open_session(*, listing: bool = False) -> HttpSession:
     """Only who looks up pays for the import of requests."""
-    from nsqsmart.net.http_session import HttpSession  # noqa: PLC0415
+    from nsqsmart.net.http_session import (  # noqa: PLC0415
+        MAX_ANSWER,
+        MAX_LISTING,
+        HttpSession,
+    )
 
-    return HttpSession()
+    return HttpSession(MAX_LISTING if listing else MAX_ANSWER)
+
+
+def _nobody_answered(failed: Sequence[tuple[Address, str]]) -> DiscoveryError:
+    reasons = "; ".join(f"{address}: {reason}" for address, reason in failed)
+    return DiscoveryError(f"no nsqlookupd answered ({reasons or 'no time left'})")
 
 
 _ORIGINAL = LookupPeers(None, ())

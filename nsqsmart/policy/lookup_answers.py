@@ -6,7 +6,6 @@ trusted, and only a document that is no answer at all raises.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ from ipaddress import IPv4Address, ip_address
 from typing import Any, NamedTuple, TypeGuard
 
 from nsqsmart.errors import DiscoveryError
-from nsqsmart.names import MAX_PARTITION, Address
+from nsqsmart.names import MAX_PARTITION, Address, Dialect
+from nsqsmart.policy.documents import list_of, text_of, unwrap
 
 _OK = 200
 _NOT_FOUND = 404
@@ -42,7 +42,13 @@ class Node(NamedTuple):
 
     address: Address
     http: Address
+    """Port 0 where the lookup names none."""
     version: str = ""
+
+    @property
+    def dialect(self) -> Dialect:
+        """Told from the version: redesigned nsqds say ``HA`` in it."""
+        return Dialect.REDESIGNED if "HA" in self.version else Dialect.ORIGINAL
 
 
 class TopicState(StrEnum):
@@ -60,6 +66,9 @@ class TopicMeta:
     partition_num: int = 0
     ordered: bool = False
     extended: bool = False
+    channels_by_lookup: bool = False
+    """Only the leading lookup makes and deletes channels: ``disable_channel_auto_create``."""
+    replicas: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +92,7 @@ class LookupPeers(NamedTuple):
 
 def parse_lookup(status: int, body: bytes) -> LookupAnswer:
     """Read the answer to ``/lookup``; raises :class:`DiscoveryError` if it is none."""
-    status, data, text = _unwrap(status, body)
+    status, data, text = unwrap(status, body)
     if status != _OK:
         if text in _UNKNOWN_TOPIC or (status == _NOT_FOUND and not text.startswith(_NO_CHANNEL)):
             return LookupAnswer(TopicState.UNKNOWN, {})
@@ -112,62 +121,41 @@ def parse_peers(status: int, body: bytes) -> LookupPeers | None:
 
     Raises :class:`DiscoveryError` if it is no answer (a redesigned lookup whose store is down).
     """
-    status, data, text = _unwrap(status, body)
+    status, data, text = unwrap(status, body)
     if status == _NOT_FOUND:
         return None
     if status != _OK:
         raise DiscoveryError(f"listlookup answered {status} {text[:100]!r}")
     if not isinstance(data, dict):
         return LookupPeers(None, ())
-    found = (_read_peer(entry) for entry in _list(data.get("lookupdnodes")))
+    found = (_read_peer(entry) for entry in list_of(data.get("lookupdnodes")))
     members = tuple(dict.fromkeys(peer for peer in found if peer))
     return LookupPeers(_read_peer(data.get("lookupdleader")), members[:_MAX_PEERS])
 
 
 def parse_nodes(status: int, body: bytes, topic: str) -> tuple[Node, ...]:
     """Read the answer to ``/nodes``: every nsqd that is not tombstoned for *topic*."""
-    status, data, text = _unwrap(status, body)
+    status, data, text = unwrap(status, body)
     if status != _OK or not isinstance(data, dict):
         raise DiscoveryError(f"nodes answered {status} {text[:100]!r}")
     usable = []
-    for entry in _list(data.get("producers")):
-        node = _read_node(entry)
+    for entry in list_of(data.get("producers")):
+        node = read_node(entry)
         if node and not _is_tombstoned(entry, topic):
             usable.append(node)
     return tuple(usable[:_MAX_NODES])
 
 
 def _is_tombstoned(entry: dict[str, Any], topic: str) -> bool:
-    topics, tombstones = _list(entry.get("topics")), _list(entry.get("tombstones"))
+    topics, tombstones = list_of(entry.get("topics")), list_of(entry.get("tombstones"))
     return any(name == topic and dead for name, dead in zip(topics, tombstones, strict=False))
-
-
-def _unwrap(status: int, body: bytes) -> tuple[int, Any, str]:
-    """Status, data and error text, out of either envelope (protocol 7.1)."""
-    try:
-        document = json.loads(body) if body.strip() else None
-    except (ValueError, RecursionError) as error:
-        if status == _OK:
-            raise DiscoveryError("the lookup's answer is not JSON") from error
-        # Error bodies of the redesigned dialect are not escaped: still an answer.
-        return status, None, body[:200].decode("utf-8", "replace")
-    if not isinstance(document, dict):
-        return status, document, ""
-    if "status_code" in document and "data" in document:
-        wrapped = document["status_code"]
-        return (
-            wrapped if type(wrapped) is int else status,
-            document["data"],
-            _text(document.get("status_txt")),
-        )
-    return status, document, _text(document.get("message"))
 
 
 def _read_partitions(value: Any) -> tuple[dict[int, Node], int]:
     leaders: dict[int, Node] = {}
     skipped = 0
     for key, entry in value.items() if isinstance(value, dict) else ():
-        node = _read_node(entry)
+        node = read_node(entry)
         number = _number(key)
         if node and number is not None and number <= MAX_PARTITION:
             leaders[number] = node
@@ -177,12 +165,13 @@ def _read_partitions(value: Any) -> tuple[dict[int, Node], int]:
 
 
 def _read_nodes(value: Any) -> tuple[tuple[Node, ...], int]:
-    entries = _list(value)
-    nodes = tuple(node for node in map(_read_node, entries) if node)[:_MAX_NODES]
+    entries = list_of(value)
+    nodes = tuple(node for node in map(read_node, entries) if node)[:_MAX_NODES]
     return nodes, len(entries) - len(nodes)
 
 
-def _read_node(entry: Any) -> Node | None:
+def read_node(entry: Any) -> Node | None:
+    """An nsqd as any lookup answer describes it; None for what cannot be used."""
     if not isinstance(entry, dict):
         return None
     host = entry.get("broadcast_address")
@@ -190,7 +179,7 @@ def _read_node(entry: Any) -> Node | None:
     if not _is_host(host) or not _is_port(port):
         return None
     http = Address(host, http_port if _is_port(http_port) else 0)
-    version = _text(entry.get("version"))[:_MAX_VERSION]
+    version = text_of(entry.get("version"))[:_MAX_VERSION]
     return Node(Address(host, port), http, version if version.isprintable() else "")
 
 
@@ -205,11 +194,13 @@ def _read_peer(entry: Any) -> Address | None:
 def _read_meta(value: Any) -> TopicMeta:
     if not isinstance(value, dict):
         return TopicMeta()
-    count = value.get("partition_num")
+    count, replicas = value.get("partition_num"), value.get("replica")
     return TopicMeta(
         partition_num=count if _is_count(count) else 0,
         ordered=value.get("ordered") is True,
         extended=value.get("extend_support") is True,
+        channels_by_lookup=value.get("disable_channel_auto_create") is True,
+        replicas=replicas if _is_count(replicas) else 0,
     )
 
 
@@ -242,11 +233,3 @@ def _number(value: Any) -> int | None:
     """A number that comes as text, of at most five digits."""
     digits = isinstance(value, str) and len(value) <= len(str(_MAX_PORT)) and value.isascii()
     return int(value) if digits and value.isdecimal() else None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -145,13 +145,9 @@ def _nodes(found: Sequence[LookupAnswer]) -> tuple[Node, ...]:
         node.address: node
         for answer in found
         for node in answer.producers
-        if node.address not in led_at and not _is_redesigned(node)
+        if node.address not in led_at and node.dialect is Dialect.ORIGINAL
     }
     return tuple(nodes.values())
-
-
-def _is_redesigned(node: Node) -> bool:
-    return "HA" in node.version
 
 
 def _is_empty(answer: LookupAnswer) -> bool:

@@ -70,6 +70,50 @@ def test_an_answer_may_be_a_mebibyte_and_no_more():
             get(peer, f"/{MAX_ANSWER + 1}")
 
 
+def test_who_asks_for_more_gets_more():
+    big = http_script(lambda path: http_answer(200, b"x" * int(path[1:])))
+    with Peer(big) as peer, HttpSession(MAX_ANSWER + 1) as session:
+        url = "http://{}:{}/{}"
+        for size, answered in ((MAX_ANSWER + 1, True), (MAX_ANSWER + 2, False)):
+            target = url.format(*peer.address, size)
+            if answered:
+                assert len(session.get(target, monotonic() + 5)[1]) == size
+            else:
+                with pytest.raises(DiscoveryError, match=f"exceeds {MAX_ANSWER + 1} bytes"):
+                    session.get(target, monotonic() + 5)
+
+
+@pytest.mark.parametrize("body", [b"", b"virtual_queue:0"])
+def test_a_post_has_a_body_and_its_length(body):
+    heads: list[dict[str, str]] = []
+    bodies: list[bytes] = []
+
+    def script(talk: Talk) -> None:
+        head = {"": talk.line().strip().decode()}
+        while line := talk.line().strip().decode():
+            name, _, value = line.partition(": ")
+            head[name.lower()] = value
+        heads.append(head)
+        bodies.append(talk.read(int(head["content-length"])))
+        talk.send(http_answer(200, b""))
+
+    with Peer(script) as peer, HttpSession() as session:
+        url = "http://{}:{}/channel/setoffset".format(*peer.address)
+        assert session.post(url, body, monotonic() + 5) == (200, b"")
+    assert bodies == [body]
+    assert heads[0][""] == "POST /channel/setoffset HTTP/1.1"
+    assert heads[0]["accept"] == "application/vnd.nsq; version=1.0"
+
+
+def test_a_post_keeps_the_deadline_too():
+    with (
+        Peer(lambda talk: talk.stall()) as peer,
+        HttpSession() as session,
+        pytest.raises(DiscoveryError, match="time"),
+    ):
+        session.post("http://{}:{}/".format(*peer.address), b"", monotonic() + 0.1)
+
+
 def test_a_length_that_lies_is_an_error():
     short = http_script(lambda _path: http_answer(200, b"{}", length=50))
     with Peer(short) as peer, pytest.raises(DiscoveryError):

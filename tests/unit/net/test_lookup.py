@@ -30,8 +30,10 @@ class Lookupds:
         self.asked: list[tuple[str, str]] = []
         self.limits: list[float] = []
         self.open = 0
+        self.listing = False
 
-    def __call__(self) -> Lookupds:
+    def __call__(self, *, listing: bool = False) -> Lookupds:
+        self.listing = listing
         return self
 
     def __enter__(self) -> Self:
@@ -226,6 +228,64 @@ def test_the_nodes_for_a_new_topic_are_those_of_all_but_the_tombstoned(lookupds)
     assert len(client.nodes_for_new_topic("u", lookupds.now + 5)) == 3
 
 
+def names(status: int, body: bytes) -> bytes:
+    if status != 200:
+        raise DiscoveryError(f"answered {status}")
+    return body
+
+
+def test_what_every_lookupd_says_is_collected(lookupds):
+    lookupds.nodes = {A: (200, b"one"), B: (500, b""), C: (200, b"")}
+    client = LookupClient([A, B, C], OPTIONS)
+    assert client.collect("/nodes", names, lookupds.now + 5) == [b"one", b""]
+    # It may be long: every topic and node there is.
+    assert lookupds.listing
+    assert lookupds.open == 0
+
+
+def test_nobody_saying_anything_is_an_error(lookupds):
+    lookupds.dead.add(A)
+    client = LookupClient([A, B], OPTIONS)
+    with pytest.raises(DiscoveryError, match=r"\(a:4161: refused; b:4161: answered 404\)"):
+        client.collect("/nodes", names, lookupds.now + 5)
+
+
+def test_a_survey_asks_at_once_who_leads(lookupds):
+    lookupds.members[A] = peers("a", "b", leader="a")
+    client = LookupClient([A], OPTIONS)
+    assert client.addresses == (A,)
+    client.survey(lookupds.now + 5)
+    assert client.addresses == (A, B)
+    lookupds.members[A] = lookupds.members[B] = peers("a", "b", "c", leader="b")
+    client.survey(lookupds.now + 5)
+    assert client.addresses[0] == B
+    assert set(client.addresses) == {A, B, C}
+    assert not client.original
+
+
+def test_a_survey_of_an_original_cluster(lookupds):
+    client = LookupClient([A, B], OPTIONS)
+    client.survey(lookupds.now + 5)
+    assert client.original
+    assert client.addresses == (A, B)
+    lookupds.dead |= {A, B}
+    with pytest.raises(DiscoveryError, match="no nsqlookupd answered"):
+        client.survey(lookupds.now + 5)
+
+
+def test_who_wants_no_further_lookupds_learns_none_by_a_survey(lookupds):
+    lookupds.members[A] = lookupds.members[B] = peers("a", "b", "c", leader="b")
+    client = LookupClient([A, B], OPTIONS._replace(listlookup_interval=0))
+    client.survey(lookupds.now + 5)
+    assert client.addresses == (B, A)
+
+
+def test_the_name_of_an_ephemeral_topic_is_sent_whole(lookupds):
+    client = LookupClient([A], OPTIONS._replace(listlookup_interval=0))
+    client.ask("t#ephemeral", READ, lookupds.now + 5)
+    assert lookupds.asked == [("a", "/lookup?access=r&metainfo=true&topic=t%23ephemeral")]
+
+
 def test_only_who_looks_up_pays_for_requests():
     import subprocess
     import sys
@@ -235,6 +295,10 @@ def test_only_who_looks_up_pays_for_requests():
     assert result.stdout == "False\n", result.stderr
 
 
-def test_a_real_session_is_opened_for_a_round():
-    with lookup_module._open_session() as session, pytest.raises(DiscoveryError, match="refused"):
+@pytest.mark.parametrize("listing", [True, False])
+def test_a_real_session_is_opened_for_a_round(listing):
+    with (
+        lookup_module._open_session(listing=listing) as session,
+        pytest.raises(DiscoveryError, match="refused"),
+    ):
         session.get("http://127.0.0.1:1/", monotonic() + 5)

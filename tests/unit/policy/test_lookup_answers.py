@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nsqsmart.errors import DiscoveryError
-from nsqsmart.names import Address
+from nsqsmart.names import Address, Dialect
 from nsqsmart.policy.lookup_answers import (
     LookupPeers,
     Node,
@@ -53,9 +53,8 @@ def test_lookup_vectors(vector: dict) -> None:
     leaders = {str(number): str(node.address) for number, node in answer.leaders.items()}
     assert leaders == vector["leaders"]
     assert addresses(answer.producers) == vector["producers"]
-    assert answer.meta == TopicMeta(
-        vector["partition_num"], ordered=vector["ordered"], extended=vector["extended"]
-    )
+    meta = (answer.meta.partition_num, answer.meta.ordered, answer.meta.extended)
+    assert meta == (vector["partition_num"], vector["ordered"], vector["extended"])
     assert answer.redesigned == vector["redesigned"]
     assert answer.skipped == 0
 
@@ -81,6 +80,15 @@ def test_a_node_in_full() -> None:
     body = dump({"producers": [entry("10.0.0.1", 4150, http_port=4151, version="1.3.0")]})
     (node,) = parse_lookup(200, body).producers
     assert node == Node(Address("10.0.0.1", 4150), Address("10.0.0.1", 4151), "1.3.0")
+
+
+@pytest.mark.parametrize(
+    ("version", "dialect"),
+    [("1.3.0", Dialect.ORIGINAL), ("0.3.7-HA.1.13.0", Dialect.REDESIGNED), ("", Dialect.ORIGINAL)],
+)
+def test_the_dialect_of_a_node(version: str, dialect: Dialect) -> None:
+    address = Address("a", 4150)
+    assert Node(address, address, version).dialect is dialect
 
 
 def test_the_error_says_what_came_and_not_too_much_of_it() -> None:
@@ -276,6 +284,12 @@ def test_partitions_refused(key: str) -> None:
         ({"partition_num": 4, "ordered": 1, "extend_support": "true"}, TopicMeta(4)),
         ({"partition_num": 4, "ordered": True}, TopicMeta(4, ordered=True)),
         ({"partition_num": 4, "extend_support": True}, TopicMeta(4, extended=True)),
+        ({"partition_num": 4, "replica": 3}, TopicMeta(4, replicas=3)),
+        ({"partition_num": 4, "replica": "3"}, TopicMeta(4)),
+        (
+            {"partition_num": 4, "disable_channel_auto_create": True},
+            TopicMeta(4, channels_by_lookup=True),
+        ),
     ],
 )
 def test_meta(meta: object, expected: TopicMeta) -> None:
