@@ -39,6 +39,18 @@ class Attempt(NamedTuple):
     elapsed: float
 
 
+class NodeResult(NamedTuple):
+    """What came of an operation of an Admin on one server.
+
+    ``partition`` is None where the server as a whole was asked; ``detail`` says what failed.
+    """
+
+    node: str
+    partition: int | None
+    done: bool
+    detail: str
+
+
 class NsqError(Exception):
     """Base of everything nsqsmart raises on purpose."""
 
@@ -57,6 +69,27 @@ class UsedAfterFork(ClientClosed):
 
 class AlreadyResponded(NsqError, RuntimeError):
     """The message was finished or requeued before."""
+
+
+class AdminError(NsqError):
+    """An operation of an Admin failed on some servers, or on all of them.
+
+    ``results`` has one :class:`NodeResult` per server, or per partition of one.
+    """
+
+    def __init__(self, message: str, *, results: tuple[NodeResult, ...] = ()) -> None:
+        super().__init__(message)
+        self.results = results
+
+    @property
+    def done(self) -> tuple[NodeResult, ...]:
+        """Where it was done."""
+        return tuple(each for each in self.results if each.done)
+
+    @property
+    def failed(self) -> tuple[NodeResult, ...]:
+        """Where it was not, or may not have been."""
+        return tuple(each for each in self.results if not each.done)
 
 
 class TransportError(NsqError):

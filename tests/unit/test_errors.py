@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from nsqsmart import errors
-from nsqsmart.errors import Attempt, NsqError, Outcome, PublishError, ServerError
+from nsqsmart.errors import Attempt, NodeResult, NsqError, Outcome, PublishError, ServerError
 
 CLASSES = [
     each
@@ -27,6 +27,7 @@ PUBLISH_ERRORS = [each for each in CLASSES if issubclass(each, PublishError)]
         ("ClientClosed", {"NsqError", "RuntimeError"}),
         ("UsedAfterFork", {"ClientClosed"}),
         ("AlreadyResponded", {"NsqError", "RuntimeError"}),
+        ("AdminError", {"NsqError"}),
         ("TransportError", {"NsqError"}),
         ("ConnectError", {"TransportError"}),
         ("TlsRequired", {"ConnectError"}),
@@ -180,6 +181,16 @@ def test_a_refused_login_is_caught_by_publishers_and_subscribers() -> None:
         with pytest.raises(family) as caught:
             raise errors.NotAuthorized("no", code="E_UNAUTHORIZED")
         assert caught.value.code == "E_UNAUTHORIZED"
+
+
+def test_an_admin_error_says_where_it_was_done_and_where_not() -> None:
+    good = NodeResult("127.0.0.1:4150", 0, done=True, detail="")
+    bad = NodeResult("127.0.0.1:4152", 1, done=False, detail="refused")
+    first = errors.AdminError("cannot", results=(good, bad))
+    for each in (first, pickle.loads(pickle.dumps(first)), copy.copy(first)):
+        assert (str(each), each.results) == ("cannot", (good, bad))
+        assert (each.done, each.failed) == ((good,), (bad,))
+    assert errors.AdminError("cannot").results == ()
 
 
 def test_an_attempt_reads_by_name() -> None:
