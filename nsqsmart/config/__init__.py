@@ -14,12 +14,13 @@ and the first of these that has it wins; then comes the default.
 from nsqsmart.config.addresses import Endpoint
 from nsqsmart.config.common import ClientConfig, EmbeddedConfig
 from nsqsmart.config.resolve import KINDS, embedded_config, resolve, variable
-from nsqsmart.config.roles import ConsumerConfig, ProducerConfig
+from nsqsmart.config.roles import AdminConfig, ConsumerConfig, ProducerConfig
 from nsqsmart.config.table import Option, options_of
 from nsqsmart.config.values import Kind
 
 __all__ = [
     "KINDS",
+    "AdminConfig",
     "ClientConfig",
     "ConsumerConfig",
     "EmbeddedConfig",

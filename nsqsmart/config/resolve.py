@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from nsqsmart.config.addresses import EMBEDDED, EXAMPLES, Endpoint
 from nsqsmart.config.common import TLS_MATERIAL, ClientConfig, EmbeddedConfig
-from nsqsmart.config.roles import ConsumerConfig, ProducerConfig
+from nsqsmart.config.roles import AdminConfig, ConsumerConfig, ProducerConfig
 from nsqsmart.config.table import Option, options_of
 from nsqsmart.config.values import Kind
 from nsqsmart.errors import ConfigError
@@ -21,7 +21,7 @@ C = TypeVar("C", bound=ClientConfig)
 PREFIX: Final = "NSQSMART_"
 URL: Final = "NSQSMART_URL"
 _OTHERS: Final = ("NSQSMART_REQUIRE", "NSQSMART_TEST_")
-KINDS: Final = (ClientConfig, ProducerConfig, ConsumerConfig)
+KINDS: Final = (ClientConfig, ProducerConfig, ConsumerConfig, AdminConfig)
 """Every config class; together they hold every name there is."""
 _IN_QUERY: Final = "the address"
 

@@ -1,4 +1,4 @@
-"""The options of a Producer and of a Consumer, beside those that every client has."""
+"""The options of a Producer, a Consumer and an Admin, beside those that every client has."""
 
 from __future__ import annotations
 
@@ -121,3 +121,16 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError("force_ordered needs ordered=True")
         if self.desired_tag and len(self.desired_tag.encode()) > MAX_TAG:
             raise ConfigError(f"desired_tag has more than {MAX_TAG} bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """What an Admin can be told."""
+
+    admin_timeout: float = seconds(
+        150.0,
+        "Longest time for one call of an Admin. A redesigned cluster takes up to two minutes to "
+        "open a new topic.",
+        minimum=0.01,
+        maximum=86400,
+    )

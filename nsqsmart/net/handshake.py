@@ -64,18 +64,31 @@ def make_greeting(
     return Greeting(config, offer, make_context(config) if wants_tls else None)
 
 
+class Watcher:
+    """Is told how far a handshake has come; this one does not care."""
+
+    def begin(self, step: str) -> None:
+        """*step* begins: identify, tls, snappy, deflate or auth; all before it went well."""
+
+    def learn(self, grant: Grant) -> None:
+        """What the server said in its answer to IDENTIFY."""
+
+
 class _Conversation:
     """The dialogue before the connection is handed out: one frame at a time."""
 
-    def __init__(self, transport: Transport, max_frame_size: int, deadline: float) -> None:
+    def __init__(
+        self, transport: Transport, max_frame_size: int, deadline: float, watcher: Watcher
+    ) -> None:
         self._transport = transport
-        self._deadline = deadline
+        self.deadline = deadline
+        self.watcher = watcher
         self.frames = FrameDecoder(max_frame_size)
         self._waiting: list[bytes] = []
 
     def ask(self, data: bytes) -> bytes:
         """Send and wait for the answer."""
-        self._transport.send(data, self._deadline)
+        self._transport.send(data, self.deadline)
         return self.answer()
 
     def answer(self) -> bytes:
@@ -112,22 +125,30 @@ class _Conversation:
 
     def _next_piece(self) -> bytes:
         if not self._waiting:
-            data = self._transport.socket.recv(self._deadline)
+            data = self._transport.socket.recv(self.deadline)
             self._waiting.extend(self._transport.decode(data))
         return self._waiting.pop(0) if self._waiting else b""
 
 
-def shake_hands(socket: Socket, greeting: Greeting, deadline: float) -> tuple[Transport, Grant]:
+_NOBODY = Watcher()
+
+
+def shake_hands(
+    socket: Socket, greeting: Greeting, deadline: float, watcher: Watcher = _NOBODY
+) -> tuple[Transport, Grant]:
     """Make *socket* usable before *deadline*.
 
     Raises ConnectError (also if the peer is no nsqd), TlsRequired, or ServerError when AUTH fails.
     """
     transport = Transport(socket)
-    talk = _Conversation(transport, greeting.config.max_frame_size, deadline)
+    talk = _Conversation(transport, greeting.config.max_frame_size, deadline, watcher)
     try:
+        watcher.begin("identify")
         hello = commands.MAGIC_V2 + commands.identify(greeting.offer.encode())
         grant = decode_grant(talk.ask(hello))
-        _upgrade(talk, transport, greeting, grant, deadline)
+        watcher.learn(grant)
+        _secure(talk, transport, greeting, grant)
+        _compress(talk, transport, greeting, grant)
         _authorize(talk, greeting, grant, socket.peer)
     except (ConnectionLost, ResponseTimeout, ProtocolError) as error:
         raise ConnectError(f"handshake with {socket.peer}: {error}") from error
@@ -142,20 +163,26 @@ def shake_hands(socket: Socket, greeting: Greeting, deadline: float) -> tuple[Tr
     return transport, grant
 
 
-def _upgrade(
-    talk: _Conversation, transport: Transport, greeting: Greeting, grant: Grant, deadline: float
-) -> None:
+def _secure(talk: _Conversation, transport: Transport, greeting: Greeting, grant: Grant) -> None:
     offer, peer = greeting.offer, transport.socket.peer
+    if offer.tls or grant.tls:
+        talk.watcher.begin("tls")
     if offer.tls != grant.tls:
         offered = "does not offer TLS" if offer.tls else "insists on TLS"
         raise TlsRequired(f"{peer} {offered}; nothing was sent but the IDENTIFY", permanent=True)
     if greeting.context:
         tls = TlsStream(greeting.context, peer.host)
-        tls.shake_hands(transport.socket, deadline, talk.take_rest())
+        tls.shake_hands(transport.socket, talk.deadline, talk.take_rest())
         transport.add(tls)
         # With TLS 1.2 the server has the last word: its OK may have come along.
         talk.put(tls.incoming(b""))
         talk.expect_ok("TLS")
+
+
+def _compress(talk: _Conversation, transport: Transport, greeting: Greeting, grant: Grant) -> None:
+    offer, peer = greeting.offer, transport.socket.peer
+    if offer.snappy or offer.deflate or grant.snappy or grant.deflate:
+        talk.watcher.begin("snappy" if offer.snappy or grant.snappy else "deflate")
     if (offer.snappy and not grant.snappy) or (offer.deflate and not grant.deflate):
         wanted = "snappy" if offer.snappy else "deflate"
         raise ConnectError(f"{peer} does not offer {wanted}; switch the option off", permanent=True)
@@ -171,6 +198,7 @@ def _authorize(talk: _Conversation, greeting: Greeting, grant: Grant, peer: Addr
     secret = greeting.config.auth_secret
     if not grant.auth_required:
         return
+    talk.watcher.begin("auth")
     if not secret:
         raise ServerError("E_AUTH_FIRST", f"{peer} asks for AUTH: give auth_secret")
     if not (greeting.offer.tls or greeting.config.allow_plaintext_auth or _is_loopback(peer.host)):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from nsqsmart.config import ConsumerConfig, ProducerConfig, options_of
+from nsqsmart.config import KINDS, options_of
 from tests.helpers import PACKAGE
 
 READERS = "\n".join(
@@ -14,6 +14,6 @@ READERS = "\n".join(
 )
 
 
-@pytest.mark.parametrize("name", sorted({*options_of(ProducerConfig), *options_of(ConsumerConfig)}))
+@pytest.mark.parametrize("name", sorted({name for kind in KINDS for name in options_of(kind)}))
 def test_every_option_is_read(name):
     assert re.search(rf"config\.{name}\b", READERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import pickle
 import ssl
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from nsqsmart.config import (
     KINDS,
+    AdminConfig,
     ClientConfig,
     ConsumerConfig,
     EmbeddedConfig,
@@ -92,10 +94,10 @@ def test_none_is_for_options_without_a_default(kind, name, option) -> None:
 
 
 def test_a_name_means_the_same_for_every_client() -> None:
-    producer, consumer = options_of(ProducerConfig), options_of(ConsumerConfig)
-    for name in producer.keys() & consumer.keys():
-        assert producer[name].kind is consumer[name].kind
-        assert producer[name].minimum == consumer[name].minimum
+    for one, other in itertools.combinations(map(options_of, KINDS), 2):
+        for name in one.keys() & other.keys():
+            assert one[name].kind is other[name].kind
+            assert one[name].minimum == other[name].minimum
 
 
 def test_the_defaults_that_were_measured() -> None:
@@ -105,6 +107,7 @@ def test_the_defaults_that_were_measured() -> None:
     assert (producer.retry_pause, producer.max_retry_pause) == (0.05, 1)
     assert (producer.close_timeout, consumer.close_timeout) == (10, 30)
     assert (consumer.workers, consumer.max_in_flight, consumer.ordered) == (4, 200, "auto")
+    assert AdminConfig().admin_timeout == 150
     assert producer.max_frame_size == 5 * 1024 * 1024 + 64
     assert producer.output_buffer_timeout == 0.025
     assert not producer.tls_insecure_skip_verify

@@ -13,7 +13,7 @@ import trustme
 from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import ConnectError, ServerError, TlsRequired
 from nsqsmart.names import Address
-from nsqsmart.net.handshake import make_greeting, shake_hands
+from nsqsmart.net.handshake import Watcher, make_greeting, shake_hands
 from nsqsmart.net.sockets import Socket
 from nsqsmart.net.transport import Transport
 from nsqsmart.wire.frames import (
@@ -284,3 +284,40 @@ def test_silence_is_a_connect_error_in_time():
     with pytest.raises(ConnectError, match="in time"):
         greet(lambda talk: talk.stall(), patience=0.05)
     assert monotonic() - started < 2
+
+
+class Noting(Watcher):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def begin(self, step: str) -> None:
+        self.told.append(step)
+
+    def learn(self, grant: Grant) -> None:
+        self.told.append(grant.version)
+
+
+def watch(script: Script, **options: object) -> list[object]:
+    """What a watcher was told, and the kind of error in the end."""
+    watcher = Noting()
+    greeting = make_greeting(ProducerConfig(**options))
+    with Peer(script) as peer, socket.create_connection(peer.address) as sock:
+        try:
+            shake_hands(Socket(sock, LOOPBACK[0]), greeting, monotonic() + 5, watcher)
+        except (ConnectError, ServerError) as error:
+            watcher.told.append(type(error))
+    return watcher.told
+
+
+def test_a_watcher_knows_how_far_it_came():
+    assert watch(granting()) == ["identify", "1.3.0"]
+    assert watch(lambda talk: None) == ["identify", ConnectError]
+    assert watch(granting(), tls_v1=True) == ["identify", "1.3.0", "tls", TlsRequired]
+    assert watch(granting(tls_v1=True)) == ["identify", "1.3.0", "tls", TlsRequired]
+    assert watch(granting(), snappy=True) == ["identify", "1.3.0", "snappy", ConnectError]
+    assert watch(granting(), deflate=True) == ["identify", "1.3.0", "deflate", ConnectError]
+    told = watch(authorizing(ACCEPTED, []), auth_secret=SECRET)
+    assert told == ["identify", "1.3.0", "auth"]
+    assert watch(granting(auth_required=True)) == ["identify", "1.3.0", "auth", ServerError]

@@ -1,0 +1,125 @@
+"""How far one gets with an nsqd, step by step: what ``nsqsmart doctor`` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import NamedTuple
+
+from nsqsmart.errors import TransportError
+from nsqsmart.names import Address, Dialect
+from nsqsmart.net.handshake import Greeting, Watcher, shake_hands
+from nsqsmart.net.resolving import resolve
+from nsqsmart.net.sockets import dial
+from nsqsmart.policy.documents import shown
+from nsqsmart.wire.identify import Grant
+
+_NOT_NEEDED = "not needed"
+_ORDER = ("resolve", "connect", "identify", "tls", "snappy", "deflate", "auth")
+_ALWAYS = ("tls", "auth")
+
+
+class ProbeStep(NamedTuple):
+    """One step towards a usable connection.
+
+    ``name`` is resolve, connect, identify, tls, snappy, deflate or auth; ``elapsed`` is in
+    seconds; ``detail`` says what was learned, or what went wrong.
+    """
+
+    name: str
+    ok: bool
+    elapsed: float
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What came of trying to connect to an nsqd as a client does.
+
+    Attributes:
+        nsqd: ``"host:port"``.
+        steps: as far as it went; the last one failed unless ``ok``.
+        version: of the program, ``""`` if it did not say.
+        dialect: told from the version, None if it did not say.
+    """
+
+    nsqd: str
+    steps: tuple[ProbeStep, ...]
+    version: str = ""
+    dialect: Dialect | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether a client with these options can use the nsqd."""
+        return all(step.ok for step in self.steps)
+
+
+class _Steps(Watcher):
+    """Takes the time of every step."""
+
+    def __init__(self) -> None:
+        self.done: list[ProbeStep] = []
+        self.grant: Grant | None = None
+        self._name = ""
+        self._detail = ""
+        self._began = 0.0
+
+    def begin(self, step: str) -> None:
+        if self._name:
+            self.end(ok=True)
+        self._name = step
+        self._detail = ""
+        self._began = monotonic()
+
+    def learn(self, grant: Grant) -> None:
+        self.grant = grant
+        self.tell(f"nsqd {grant.version}" if grant.version else "nsqd says no version")
+
+    def tell(self, detail: str) -> None:
+        """What the step that is under way has to say."""
+        self._detail = shown(detail)
+
+    def end(self, *, ok: bool) -> None:
+        """The step that is under way is over."""
+        self.done.append(ProbeStep(self._name, ok, monotonic() - self._began, self._detail))
+        self._name = ""
+
+
+def probe_nsqd(address: Address, greeting: Greeting) -> Probe:
+    """Resolve, connect, IDENTIFY, TLS, AUTH; never raises for what the nsqd does."""
+    steps = _Steps()
+    try:
+        _walk(address, greeting, steps)
+    except TransportError as error:
+        steps.tell(str(error))
+        steps.end(ok=False)
+    else:
+        steps.end(ok=True)
+        taken = {step.name for step in steps.done}
+        missing = [
+            ProbeStep(name, ok=True, elapsed=0.0, detail=_NOT_NEEDED)
+            for name in _ALWAYS
+            if name not in taken
+        ]
+        steps.done = sorted(steps.done + missing, key=lambda step: _ORDER.index(step.name))
+    grant = steps.grant
+    return Probe(
+        nsqd=str(address),
+        steps=tuple(steps.done),
+        version=shown(grant.version) if grant else "",
+        dialect=grant.dialect if grant and grant.version else None,
+    )
+
+
+def _walk(address: Address, greeting: Greeting, steps: _Steps) -> None:
+    config = greeting.config
+    steps.begin("resolve")
+    deadline = monotonic() + config.dial_timeout
+    found = dict.fromkeys(str(resolved.sockaddr[0]) for resolved in resolve(address, deadline))
+    steps.tell(", ".join(found))
+    steps.begin("connect")
+    socket = dial(address, monotonic() + config.dial_timeout)
+    try:
+        shake_hands(socket, greeting, monotonic() + config.handshake_timeout, steps)
+    finally:
+        socket.drop()
