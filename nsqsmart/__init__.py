@@ -20,6 +20,7 @@ from nsqsmart._version import __version__
 
 if TYPE_CHECKING:
     from nsqsmart import errors, tracing
+    from nsqsmart.client.admin import Admin
     from nsqsmart.client.closing import CloseReport
     from nsqsmart.client.consumer import Consumer
     from nsqsmart.client.health import Health
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from nsqsmart.client.producer import Producer
     from nsqsmart.client.receipt import Receipt
     from nsqsmart.client.shared_producer import publish
-    from nsqsmart.config import ConsumerConfig, ProducerConfig
+    from nsqsmart.config import AdminConfig, ConsumerConfig, ProducerConfig
     from nsqsmart.errors import NsqError, Outcome, PublishError
 
 __all__ = [
+    "Admin",
+    "AdminConfig",
     "CloseReport",
     "Consumer",
     "ConsumerConfig",
@@ -53,6 +56,8 @@ __all__ = [
 
 _MODULES = ("errors", "tracing")
 _HOMES = {
+    "Admin": "nsqsmart.client.admin",
+    "AdminConfig": "nsqsmart.config",
     "CloseReport": "nsqsmart.client.closing",
     "Consumer": "nsqsmart.client.consumer",
     "ConsumerConfig": "nsqsmart.config",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -230,6 +230,32 @@ def real_site(dialect: str, folder: Path) -> Iterator[Site]:
         yield kind(Path(found), programs)
     finally:
         programs.end()
+
+
+def sites(*dialects: str) -> list[Any]:
+    """Names of embedded and real ones, as parameters of a fixture."""
+    real = [pytest.param(f"real {dialect}", marks=pytest.mark.real) for dialect in dialects]
+    return [f"embedded {dialect}" for dialect in dialects] + real
+
+
+Start = Callable[[str], Site]
+
+
+@contextmanager
+def running_sites(make_folder: Callable[[str], Path]) -> Iterator[Start]:
+    """Gives each site by its name, started when it is first asked for."""
+    running: dict[str, Site] = {}
+    with ExitStack() as stack:
+
+        def find(name: str) -> Site:
+            if name not in running:
+                kind, dialect = name.split()
+                real = kind == "real"
+                made = real_site(dialect, make_folder(dialect)) if real else embedded_site(dialect)
+                running[name] = stack.enter_context(made)
+            return running[name]
+
+        yield find
 
 
 @contextmanager

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from random import uniform
 from time import monotonic
 
+from nsqsmart.client.addressing import usable_node
 from nsqsmart.config import ClientConfig, Endpoint
 from nsqsmart.errors import DiscoveryError
-from nsqsmart.names import Address
 from nsqsmart.net.lookup import Access, LookupClient, LookupOptions
 from nsqsmart.policy.lookup_answers import Node, TopicState
 from nsqsmart.policy.topology import Refused, Topology, direct, merge
@@ -21,6 +21,16 @@ log = logging.getLogger("nsqsmart")
 
 _POLL_ORIGINAL = 60.0
 _POLL_REDESIGNED = 20.0
+
+
+def make_lookup(endpoint: Endpoint, config: ClientConfig) -> LookupClient:
+    """Who asks the lookups of *endpoint*, as the options say."""
+    options = LookupOptions(
+        config.lookupd_request_timeout,
+        config.listlookup_interval,
+        config.lookupd_failure_threshold,
+    )
+    return LookupClient(endpoint.addresses, options)
 
 
 class _Entry:
@@ -49,14 +59,7 @@ class Directory:
         self._config = config
         self._access = access
         self._direct = () if endpoint.discovers else endpoint.addresses
-        self._lookup: LookupClient | None = None
-        if endpoint.discovers:
-            options = LookupOptions(
-                config.lookupd_request_timeout,
-                config.listlookup_interval,
-                config.lookupd_failure_threshold,
-            )
-            self._lookup = LookupClient(endpoint.addresses, options)
+        self._lookup = make_lookup(endpoint, config) if endpoint.discovers else None
         self._changed = threading.Condition(threading.Lock())  # guards the entries
         self._entries: dict[str, _Entry] = {}
         self.on_gone: Callable[[frozenset[Address]], None] = lambda _: None
@@ -224,23 +227,4 @@ class Directory:
         return {number: node for number, node in mapped if node}
 
     def _map(self, node: Node) -> Node | None:
-        """The node at the address to dial (``address_map``), or None if the policy refuses it."""
-        address = _translate(node.address, self._config.address_map)
-        policy = self._config.address_policy
-        if policy and not policy(address):
-            log.warning("address_policy refuses %s", address)
-            return None
-        return node._replace(address=address)
-
-
-def _translate(
-    address: Address, table: Mapping[str, str] | Callable[[Address], Address | str] | None
-) -> Address:
-    if table is None:
-        return address
-    found = (
-        table(address) if callable(table) else table.get(str(address)) or table.get(address.host)
-    )
-    if found is None:
-        return address
-    return Address.parse(found, address.port) if isinstance(found, str) else Address(*found)
+        return usable_node(node, self._config)

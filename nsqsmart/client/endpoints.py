@@ -14,7 +14,7 @@ def prepare_endpoint(endpoint: Endpoint) -> None:
     When a client is made, not when one thread first looks up: a process that forks just then would
     hand its child the lock of an import that nobody there will ever end.
     """
-    if endpoint.discovers:
+    if endpoint.discovers or endpoint.embedded:
         importlib.import_module("nsqsmart.net.http_session")
 
 

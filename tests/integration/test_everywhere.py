@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from itertools import count
-from typing import Any
 
 import pytest
 
@@ -16,37 +14,18 @@ import nsqsmart
 from nsqsmart.errors import OrderingNotSupported, TopicNotExist
 from tests.helpers import eventually
 from tests.integration.consuming import Handled
-from tests.sites import CHANNEL, Led, Site, embedded_site, real_site
+from tests.sites import CHANNEL, Led, Site, Start, running_sites, sites
 
 # Real redesigned clusters take their time to make a topic.
 pytestmark = pytest.mark.timeout(300)
 _numbers = count(1)
 
 
-Start = Callable[[str], Site]
-
-
 @pytest.fixture(scope="module")
 def start(tmp_path_factory) -> Iterator[Start]:
     """Each site once, when the first test needs it."""
-    running: dict[str, Site] = {}
-    with ExitStack() as stack:
-
-        def find(name: str) -> Site:
-            if name not in running:
-                kind, dialect = name.split()
-                folder = tmp_path_factory.mktemp(dialect)
-                made = real_site(dialect, folder) if kind == "real" else embedded_site(dialect)
-                running[name] = stack.enter_context(made)
-            return running[name]
-
+    with running_sites(tmp_path_factory.mktemp) as find:
         yield find
-
-
-def sites(*dialects: str) -> list[Any]:
-    """Embedded and real ones."""
-    real = [pytest.param(f"real {dialect}", marks=pytest.mark.real) for dialect in dialects]
-    return [f"embedded {dialect}" for dialect in dialects] + real
 
 
 @pytest.fixture(scope="module", params=sites("original", "redesigned"))

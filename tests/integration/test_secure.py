@@ -95,6 +95,23 @@ def test_a_stranger_gets_nothing_and_the_call_fails_at_once(cluster, folder):
     assert not cluster.log.of("SUB")
 
 
+def test_a_probe_says_at_which_step_it_ends(cluster, folder):
+    nsqd = cluster.nsqds[0].name
+    for authority, ok in (("ca.pem", True), ("stranger.pem", False)):
+        admin = nsqsmart.Admin(
+            secure(cluster), tls_root_ca_file=str(folder / authority), snappy=True
+        )
+        found = admin.probe(nsqd)
+        last = found.steps[-1]
+        assert (found.ok, last.name) == (ok, "auth" if ok else "tls")
+        if ok:
+            names = [step.name for step in found.steps]
+            assert names == ["resolve", "connect", "identify", "tls", "snappy", "auth"]
+            assert last.detail == "not needed"
+        else:
+            assert "certificate" in last.detail
+
+
 def test_a_server_without_tls_gets_nothing_but_the_identify():
     with Cluster() as cluster:
         cluster.create_topic("t")

@@ -1,0 +1,261 @@
+"""One call of an Admin: finds the servers it concerns, and asks them until it is done or time ends.
+
+Who is asked depends on the dialect. In an original cluster every nsqd has topics and channels of
+its own, and the lookups are told besides. In a redesigned one topics are the business of the
+leading lookup, channels that of each partition's leader, which may move meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from time import monotonic, sleep
+
+from nsqsmart.client.addressing import http_address, usable_node
+from nsqsmart.client.directory import Directory, make_lookup
+from nsqsmart.config import AdminConfig, Endpoint
+from nsqsmart.errors import DiscoveryError, TopicNotExist
+from nsqsmart.names import Address
+from nsqsmart.net.admin_http import AdminHttp
+from nsqsmart.net.lookup import READ
+from nsqsmart.policy.administration import Answer, Operation, Verdict, failure, judge
+from nsqsmart.policy.lookup_answers import TopicState
+from nsqsmart.policy.node_answers import Listed, parse_listing, parse_topics, unite
+from nsqsmart.policy.stats_answers import Stats, TopicStats, Unreachable, choose, parse_stats
+from nsqsmart.policy.topology import Refused, Target, Topology
+
+# A redesigned nsqd answers after 12 s while a follower is dead (cluster 6.1).
+_PATIENCE = 20.0
+_STATS_PATIENCE = 5.0
+_STATS_QUERY = (
+    ("format", "json"),
+    # Of the original, then of the redesigned nsqd: clients are counted without being named.
+    ("include_clients", "false"),
+    ("include_mem", "false"),
+    ("needClients", "false"),
+)
+_UNDECIDED = (Verdict.AGAIN, Verdict.UNREACHABLE)
+
+Place = int | Address
+"""A partition, or an original nsqd beside redesigned ones."""
+
+
+class Errand:
+    """One call: a deadline, lookups, requests. Nothing of it outlives the call."""
+
+    def __init__(self, endpoint: Endpoint, config: AdminConfig) -> None:
+        self._config = config
+        self._deadline = monotonic() + config.admin_timeout
+        self._lookup = make_lookup(endpoint, config)
+        self._directory = Directory(endpoint, config, READ)
+
+    # ---------------------------------------------------------------------------- what there is
+
+    def survey(self) -> None:
+        """Learn who leads the lookups; raises DiscoveryError when none answers."""
+        self._lookup.survey(self._deadline)
+
+    def is_original(self) -> bool:
+        """The dialect of the lookups."""
+        self.survey()
+        return self._lookup.original
+
+    def topology(self, topic: str, seen: int = 0, refused: list[Refused] | None = None) -> Topology:
+        """The picture of *topic*, newer than generation *seen*."""
+        return self._directory.refresh(topic, seen, self._deadline, refused=refused or ())
+
+    def topics(self) -> list[str]:
+        """Every topic that a lookup knows, sorted."""
+        listings = self._lookup.collect("/topics", parse_topics, self._deadline)
+        return sorted({topic for listing in listings for topic in listing})
+
+    def nodes(self) -> list[Listed]:
+        """Every nsqd that a lookup lists, at the addresses to dial."""
+        found = []
+        for listed in unite(self._lookup.collect("/nodes", parse_listing, self._deadline)):
+            node = usable_node(listed.node, self._config)
+            if node:
+                http = http_address(node, self._config)
+                found.append(listed._replace(node=node._replace(http=http)))
+        return found
+
+    def stats(self, topic: str | None, channel: str | None) -> Stats:
+        """What every nsqd says, those that say nothing by name."""
+        narrowed = (("topic", topic), ("channel", channel))
+        query = (*_STATS_QUERY, *((name, value) for name, value in narrowed if value))
+        entries: list[TopicStats] = []
+        unreachable = []
+        nodes = self.nodes()
+        with self._http(_STATS_PATIENCE) as http:
+            for position, listed in enumerate(nodes, 1):
+                nsqd = str(listed.node.address)
+                try:
+                    others = len(nodes) - position
+                    status, body = http.get(listed.node.http, "/stats", query, others)
+                    entries += parse_stats(status, body, nsqd)
+                except DiscoveryError as error:
+                    unreachable.append(Unreachable(nsqd, str(error)))
+        return Stats(choose(entries, topic, channel), tuple(unreachable))
+
+    # ------------------------------------------------------------------- an original cluster
+
+    def at_nsqds(self, operation: Operation, nodes: Sequence[Listed], topic: str) -> list[Answer]:
+        """The answers of *nodes*.
+
+        It takes all of them: the lookups learn a moment later which ones have the topic.
+        """
+        answers = []
+        with self._http() as http:
+            for node, _, topics in nodes:
+                answer = self._post(http, node.http, operation, str(node.address))
+                answers.append(answer._replace(expected=topic in topics))
+        return answers
+
+    def at_lookups(self, operation: Operation) -> list[Answer]:
+        """The answers of all lookups."""
+        with self._http() as http:
+            return [
+                self._post(http, address, operation, f"nsqlookupd {address}")
+                for address in self._lookup.addresses
+            ]
+
+    # ----------------------------------------------------------------- a redesigned cluster
+
+    def at_leading_lookup(self, operation: Operation) -> Answer:
+        """The answer of the lookup that leads by now, once one decides.
+
+        Raises AdminError when none does in time.
+        """
+        silent: set[str] = set()
+        before: list[Answer] = []
+        while True:
+            asked = self._ask_lookups(operation)
+            last = asked[-1]
+            if last.verdict not in _UNDECIDED:
+                if last.verdict is Verdict.NO_TOPIC and operation.deletes and last.node in silent:
+                    # It has deleted it, and did not come to say so.
+                    return last._replace(verdict=Verdict.DONE)
+                return last
+            silent |= {each.node for each in asked if each.verdict is Verdict.UNREACHABLE}
+            before = _remember(before, asked)
+            if not self._look_again():
+                conclude(operation, before)
+
+    def _ask_lookups(self, operation: Operation) -> list[Answer]:
+        """One after another, up to the one that decides."""
+        answers: list[Answer] = []
+        with self._http() as http:
+            for address in self._lookup.addresses:
+                answers.append(self._post(http, address, operation, f"nsqlookupd {address}"))
+                if answers[-1].verdict not in _UNDECIDED:
+                    break
+        return answers
+
+    def at_leaders(self, operation: Operation, topology: Topology, only: int | None = None) -> None:
+        """Let the leader of each partition do it, or that of partition *only*.
+
+        Leaders that are missing, moving or gone are waited for, unless another one has refused.
+        """
+        settled: dict[Place, Answer] = {}
+        waiting: list[Answer] = []
+        while True:
+            if topology.state is TopicState.UNKNOWN:
+                raise unknown(topology.topic)
+            waiting = _remember(waiting, self._ask_leaders(operation, topology, only, settled))
+            refused_for_good = failure(operation, tuple(settled.values()))
+            if not waiting or refused_for_good or monotonic() >= self._deadline:
+                conclude(operation, [*settled.values(), *waiting])
+                return
+            wrong = {(answer.partition, answer.node) for answer in waiting}
+            refused = [
+                Refused(target.partition, target.address)
+                for target in topology.targets
+                if (target.partition, target.name) in wrong
+            ]
+            topology = self.topology(topology.topic, topology.generation, refused)
+
+    def _ask_leaders(
+        self,
+        operation: Operation,
+        topology: Topology,
+        only: int | None,
+        settled: dict[Place, Answer],
+    ) -> list[Answer]:
+        """Ask whoever is not *settled*; returns the answers that may change in a moment."""
+        waiting = []
+        with self._http() as http:
+            for place, target in _places(topology, only).items():
+                if place in settled:
+                    continue
+                answer = self._ask_target(http, operation, place, target)
+                if answer.verdict in _UNDECIDED:
+                    waiting.append(answer)
+                else:
+                    settled[place] = answer
+        return waiting
+
+    def _ask_target(
+        self, http: AdminHttp, operation: Operation, place: Place, target: Target | None
+    ) -> Answer:
+        partition = place if isinstance(place, int) else None
+        if target is None:
+            return Answer("", Verdict.AGAIN, "nobody leads it", partition)
+        server = http_address(target.node, self._config)
+        answer = self._post(http, server, operation.at(partition), target.name)
+        return answer._replace(partition=partition)
+
+    # -------------------------------------------------------------------------------- requests
+
+    def _http(self, patience: float = _PATIENCE) -> AdminHttp:
+        return AdminHttp(self._config.response_timeout or patience, self._deadline)
+
+    def _post(self, http: AdminHttp, server: Address, operation: Operation, name: str) -> Answer:
+        try:
+            verdict, text = judge(
+                *http.post(server, operation.path, operation.query, operation.body)
+            )
+        except DiscoveryError as error:
+            return Answer(name, Verdict.UNREACHABLE, str(error))
+        return Answer(name, verdict, text)
+
+    def _look_again(self) -> bool:
+        """Learn who leads the lookups, after a pause; whether there is time left then."""
+        sleep(max(0.0, min(self._config.max_retry_pause, self._deadline - monotonic())))
+        # Where it cannot be learned those that are known are asked again.
+        with suppress(DiscoveryError):
+            self.survey()
+        return monotonic() < self._deadline
+
+
+def conclude(operation: Operation, answers: Iterable[Answer]) -> None:
+    """Raise an AdminError that names every server, unless it is done everywhere."""
+    error = failure(operation, tuple(answers))
+    if error:
+        raise error
+
+
+def unknown(topic: str) -> TopicNotExist:
+    """The error for a topic that nobody has."""
+    return TopicNotExist(f"there is no topic {topic!r}", hint="check its name, or create it")
+
+
+def _remember(before: Iterable[Answer], answers: Iterable[Answer]) -> list[Answer]:
+    """*answers*, but what a server that is silent now has said *before*: that tells more."""
+    known = {(answer.partition, answer.node): answer for answer in before}
+    return [
+        known.get((answer.partition, answer.node), answer)
+        if answer.verdict is Verdict.UNREACHABLE
+        else answer
+        for answer in answers
+    ]
+
+
+def _places(topology: Topology, only: int | None) -> dict[Place, Target | None]:
+    """Where it is to be done, and who is there now."""
+    numbers = range(topology.partition_num) if only is None else [only]
+    places: dict[Place, Target | None] = dict.fromkeys(numbers)
+    for target in topology.targets:
+        place = target.address if target.partition is None else target.partition
+        if only in (None, place):
+            places[place] = target
+    return places
