@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from random import uniform
 from time import monotonic
@@ -13,6 +13,7 @@ from time import monotonic
 from nsqsmart.client.addressing import usable_node
 from nsqsmart.config import ClientConfig, Endpoint
 from nsqsmart.errors import DiscoveryError
+from nsqsmart.names import Address
 from nsqsmart.net.lookup import Access, LookupClient, LookupOptions
 from nsqsmart.policy.lookup_answers import Node, TopicState
 from nsqsmart.policy.topology import Refused, Topology, direct, merge

@@ -124,8 +124,7 @@ class Way:
         if topology.state is TopicState.NO_CHANNEL:
             raise TopicHasNoChannel(
                 f"topic {topic!r} has no channel, and takes no messages without one",
-                hint=f"start a consumer, or POST /channel/create?topic={topic}&channel=NAME "
-                "to the leader of each partition",
+                hint=f"start a consumer, or make one: Admin.create_channel({topic!r}, NAME)",
             )
         nodes = self._shared.directory.nodes_for_new_topic(topic, self._deadline)
         if nodes and not self._publication.keyed:

@@ -124,7 +124,9 @@ class LookupClient:
 
     def nodes(self, deadline: float) -> tuple[Node, ...]:
         """Every nsqd that a lookup knows; raises DiscoveryError if none of them answers."""
-        answers = self.collect("/nodes", lambda *answer: parse_nodes(*answer, ""), deadline)
+        answers = self.collect(
+            "/nodes", lambda status, body: parse_nodes(status, body, ""), deadline
+        )
         found = {node.address: node for nodes in answers for node in nodes}
         return tuple(found.values())
 

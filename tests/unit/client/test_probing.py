@@ -70,7 +70,7 @@ def test_auth_is_a_step_where_it_is_asked_for():
 @pytest.mark.parametrize(
     ("script", "options", "step", "detail"),
     [
-        (lambda talk: talk.reset(), {}, "identify", "handshake with 127.0.0.1"),
+        (lambda talk: (talk.read(4), talk.reset()), {}, "identify", "handshake with 127.0.0.1"),
         (lambda talk: talk.stall(), {"handshake_timeout": 0.05}, "identify", "in time"),
         (lambda talk: talk.send(b"HTTP/1.1 400 Bad"), {}, "identify", "127.0.0.1"),
         (greet(), {"tls_v1": True}, "tls", "does not offer TLS"),
