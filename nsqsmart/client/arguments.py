@@ -31,6 +31,8 @@ def check_body(body: object, name: str = "body") -> bytes:
 
 def check_bodies(bodies: object) -> tuple[bytes, ...]:
     """Several bodies, at least one."""
+    if isinstance(bodies, list | tuple) and set(map(type, bodies)) == {bytes} and all(bodies):
+        return tuple(bodies)
     if isinstance(bodies, str | bytes | bytearray | memoryview | Mapping):
         raise TypeError(f"bodies must be a list of bytes, not {type(bodies).__name__}")
     if not isinstance(bodies, Iterable):

@@ -7,9 +7,9 @@ lookups: a scout. Those that failed with it follow in pipelines when the scout h
 from __future__ import annotations
 
 import logging
+import struct
 import threading
 from collections import deque
-from collections.abc import Callable
 from time import monotonic
 from typing import TypeGuard
 
@@ -17,6 +17,7 @@ from nsqsmart.client.failures import publish_error
 from nsqsmart.client.hands import Hands
 from nsqsmart.client.lane_queue import LaneQueues
 from nsqsmart.client.pending import Pending
+from nsqsmart.client.pipes import Dial, Pipes
 from nsqsmart.client.publication import Publication, build
 from nsqsmart.client.publish_call import Call, Trial, after_failure, publish
 from nsqsmart.client.publisher import Publisher, read_receipt
@@ -26,7 +27,6 @@ from nsqsmart.client.trace_log import publish_failed, published
 from nsqsmart.client.traced import with_trace_lines
 from nsqsmart.errors import (
     ClientClosed,
-    ConnectionLost,
     OrderingNotSupported,
     Outcome,
     PartitionCountChanged,
@@ -37,8 +37,6 @@ from nsqsmart.errors import (
     TransportError,
 )
 from nsqsmart.names import Address
-from nsqsmart.net.connection import Connection
-from nsqsmart.net.pipeline import Pipeline
 from nsqsmart.net.ticker import Ticker
 from nsqsmart.policy.lookup_answers import TopicState
 from nsqsmart.policy.routing import partition_for
@@ -50,7 +48,7 @@ _MAX_THREADS = 32
 # What is wrong with the topic is wrong for every message of it.
 _OF_THE_TOPIC = (TopicNotExist, TopicHasNoChannel, OrderingNotSupported)
 
-Dial = Callable[[Address, float], Connection]
+_pack = struct.Struct(">I").pack
 
 
 class AsyncPublisher:
@@ -59,7 +57,6 @@ class AsyncPublisher:
     def __init__(self, shared: Publisher, dial: Dial) -> None:
         config = shared.config
         self._shared = shared
-        self._dial = dial
         self._config = config
         self.room = Room(
             config.async_max_messages, config.async_max_bytes, block=config.on_full == "block"
@@ -68,26 +65,45 @@ class AsyncPublisher:
         self._ticker = Ticker("publish-timer", lambda: False, 60.0)
         self._ticker.start()
         self._lanes = LaneQueues(self._hands, self._publish, self._settle)
-        self._pipelines: dict[Address, Pipeline[Pending]] = {}
+        self._pipes = Pipes(config, dial, self, self._ticker)
         self._inboxes: dict[str, deque[Pending]] = {}
         """Messages that cannot go their way at once; a topic is here while a thread sees to it."""
-        self._lock = threading.Lock()  # guards the two above
+        self._lock = threading.Lock()  # guards the one above
         self._closed = False
 
     def submit(self, publication: Publication, deadline: float, patience: float) -> Pending:
         """Send it on its way; raises what Room.enter raises."""
-        size = len(publication.bodies[0])
-        self.room.enter(size, deadline)
+        topic, body = publication.topic, publication.bodies[0]
+        self.room.enter(len(body), deadline)
         try:
-            pending = Pending(publication, deadline, patience)
-            topic = publication.topic
+            pending = Pending(topic, body, publication, deadline, patience)
             topology = self._shared.directory.known(topic)
             if publication.keyed or topic in self._inboxes or not _is_usable(topology):
                 self._enqueue(pending)
             else:
                 self._dispatch(pending, topology)
         except BaseException:
-            self.room.leave(1, size)
+            self.room.leave(1, len(body))
+            raise
+        return pending
+
+    def submit_plain(self, topic: str, body: bytes, now: float, patience: float) -> Pending:
+        """The same for a message without key, partition, trace, header and delay."""
+        deadline = now + patience
+        self.room.enter(len(body), deadline)
+        try:
+            pending = Pending(topic, body, None, deadline, patience)
+            routes = self._shared.routes(topic, now)
+            if routes is None or topic in self._inboxes:
+                self._enqueue(pending)
+            else:
+                route = self._shared.choose(routes, now)
+                target = route.target
+                command = b"".join((route.line, _pack(len(body)), body))
+                pending.depart(target, None, now, now + self._shared.patience_at(target))
+                self._pipes.submit(pending, target.node.address, command, now)
+        except BaseException:
+            self.room.leave(1, len(body))
             raise
         return pending
 
@@ -95,25 +111,17 @@ class AsyncPublisher:
         """End what is still on its way, and every thread; pool and turns are closed before."""
         self._closed = True
         self.room.close()
-        with self._lock:
-            pipelines = list(self._pipelines.values())
-        for pipeline in pipelines:
-            pipeline.break_off(ConnectionLost("the Producer was closed", sent=True))
-        for pipeline in pipelines:
-            pipeline.join()
+        self._pipes.close()
         self._hands.close()
         self._ticker.close()
 
     def drop(self) -> None:
         """In a forked child: close the descriptors alone."""
-        for pipeline in self._pipelines.values():
-            pipeline.drop()
+        self._pipes.drop()
 
     def retire(self, addresses: frozenset[Address]) -> None:
         """Nothing more goes to these."""
-        for pipeline in list(self._pipelines.values()):
-            if pipeline.address in addresses:
-                pipeline.retire()
+        self._pipes.retire(addresses)
 
     # ----------------------------------------------------------------------- what pipelines tell
 
@@ -124,7 +132,7 @@ class AsyncPublisher:
             if pending.traced is not None:
                 self.on_answer(pending, b"OK")
                 continue
-            size += len(pending.publication.bodies[0])
+            size += len(pending.body)
             count += 1
             pending.succeed()
         self.room.leave(count, size)
@@ -141,7 +149,7 @@ class AsyncPublisher:
             raise
         item.succeed(stored)
         published(item.result(), monotonic() - item.started, self._shared.client_id)
-        self.room.leave(1, len(item.publication.bodies[0]))
+        self.room.leave(1, len(item.body))
 
     def on_error(self, item: Pending, error: TransportError) -> None:
         """It was refused, or no answer can come any more."""
@@ -155,7 +163,7 @@ class AsyncPublisher:
     # ---------------------------------------------------------------------------------- the ways
 
     def _enqueue(self, pending: Pending) -> None:
-        topic = pending.publication.topic
+        topic = pending.topic
         with self._lock:
             inbox = self._inboxes.get(topic)
             if inbox is not None:
@@ -204,7 +212,7 @@ class AsyncPublisher:
     def _picture(self, pending: Pending) -> Topology | None:
         """The picture to go by; None is for a scout to find out."""
         try:
-            return self._shared.directory.get(pending.publication.topic, pending.deadline)
+            return self._shared.directory.get(pending.topic, pending.deadline)
         except TransportError:
             return None
 
@@ -216,7 +224,9 @@ class AsyncPublisher:
         call = Call(self._shared, publication, pending.deadline, pending.retry)
         try:
             return with_trace_lines(
-                self._shared.client_id, publication, lambda: _start(call, pending)
+                self._shared.client_id,
+                publication,
+                lambda: _start(call, pending, self._shared.directory.known(pending.topic)),
             )
         except ClientClosed:
             return _closed_error(pending, Outcome.NOT_SENT)
@@ -235,14 +245,12 @@ class AsyncPublisher:
         if pending.retry.may_retry(verdict, now):
             pending.reason = None
         else:
-            error = publish_error(pending.publication.topic, pending.retry, reason, now=now)
+            error = publish_error(pending.topic, pending.retry, reason, now=now)
             error.__cause__ = reason
             self._settle(pending, error)
-            for trace_id in pending.publication.trace_ids:
+            for trace_id in pending.trace_ids:
                 elapsed = now - pending.started
-                publish_failed(
-                    pending.publication.topic, trace_id, error, elapsed, self._shared.client_id
-                )
+                publish_failed(pending.topic, trace_id, error, elapsed, self._shared.client_id)
 
     def _dispatch(self, pending: Pending, topology: Topology) -> None:
         publication = pending.publication
@@ -267,27 +275,11 @@ class AsyncPublisher:
         return partition
 
     def _send(self, pending: Pending, topology: Topology) -> None:
-        target = self._shared.pick(topology.targets)
-        command = build(pending.publication, target, extended=topology.meta.extended)
         now = monotonic()
-        patience = self._shared.patience_at(target)
-        pending.depart(topology, target, command.traced, now, now + patience)
-        pipeline = self._pipelines.get(target.address)
-        if pipeline is None or pipeline.over or now >= pipeline.expires_at:
-            pipeline = self._open(target.address, now)
-        pipeline.submit(pending, command.data)
-
-    def _open(self, address: Address, now: float) -> Pipeline[Pending]:
-        with self._lock:
-            old = self._pipelines.get(address)
-            if old and not old.over and now < old.expires_at:
-                return old
-            pipeline = self._pipelines[address] = Pipeline(address, self, self._ticker)
-        if old:
-            old.retire()
-        limit = now + self._config.dial_timeout + self._config.handshake_timeout
-        pipeline.start(lambda: self._dial(address, limit), self._config)
-        return pipeline
+        target = self._shared.pick(topology.targets, now=now)
+        command = build(pending.publication, target, extended=topology.meta.extended)
+        pending.depart(target, command.traced, now, now + self._shared.patience_at(target))
+        self._pipes.submit(pending, target.address, command.data, now)
 
     def _publish(self, publication: Publication, deadline: float) -> Receipt:
         try:
@@ -298,13 +290,13 @@ class AsyncPublisher:
     def _settle(self, pending: Pending, outcome: Receipt | PublishError) -> None:
         if not pending.done():
             pending.settle(outcome)
-            self.room.leave(1, len(pending.publication.bodies[0]))
+            self.room.leave(1, len(pending.body))
 
 
-def _start(call: Call, pending: Pending) -> Receipt:
+def _start(call: Call, pending: Pending, topology: Topology | None) -> Receipt:
     if pending.reason is None or pending.target is None:
         return call.run()
-    return call.resume(pending.topology, pending.target, pending.reason, pending.started)
+    return call.resume(topology, pending.target, pending.reason, pending.started)
 
 
 def _is_usable(topology: Topology | None) -> TypeGuard[Topology]:
@@ -315,7 +307,7 @@ def _closed_error(pending: Pending, outcome: Outcome) -> PublishError:
     if pending.retry:
         outcome = max(outcome, pending.retry.outcome, key=lambda each: each.severity)
     error = PublishFailed(
-        f"publish to {pending.publication.topic!r}: the Producer was closed (outcome: {outcome})",
+        f"publish to {pending.topic!r}: the Producer was closed (outcome: {outcome})",
         outcome=outcome,
         answered=outcome is not Outcome.UNCERTAIN,
         code="ClientClosed",

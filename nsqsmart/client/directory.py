@@ -79,10 +79,14 @@ class Directory:
         seen = entry.topology.generation if entry and entry.topology else 0
         return self.refresh(topic, seen, deadline, wait=not seen)
 
-    def known(self, topic: str) -> Topology | None:
+    def known(self, topic: str, now: float | None = None) -> Topology | None:
         """The picture of *topic*, unless it is for the caller to ask the lookups."""
         entry = self._entries.get(topic)
-        if entry is None or (monotonic() >= entry.stale_at and not entry.flying):
+        if entry is None:
+            return None
+        if now is None:
+            now = monotonic()
+        if now >= entry.stale_at and not entry.flying:
             return None
         return entry.topology
 

@@ -38,7 +38,7 @@ class LaneQueues:
 
     def put(self, partition: int, pending: Pending) -> None:
         """Behind everything else of its partition."""
-        place = (pending.publication.topic, partition)
+        place = (pending.topic, partition)
         with self._changed:
             self._waiting.setdefault(place, deque()).append(pending)
             if place in self._served:
@@ -72,8 +72,8 @@ class LaneQueues:
         together = first._replace(
             key=None,
             partition=partition,
-            bodies=tuple(pending.publication.bodies[0] for pending in batch),
-            trace_ids=tuple(each for pending in batch for each in pending.publication.trace_ids),
+            bodies=tuple(pending.body for pending in batch),
+            trace_ids=tuple(each for pending in batch for each in pending.trace_ids),
             batch=len(batch) > 1,
         )
         try:
@@ -104,7 +104,7 @@ def _alike(queue: deque[Pending]) -> Iterator[Pending]:
     size, now = 0, monotonic()
     for pending in islice(queue, _MAX_MESSAGES):
         publication = pending.publication
-        size += len(publication.bodies[0])
+        size += len(pending.body)
         different = (
             publication.headers is not first.headers
             or publication.tag != first.tag
@@ -121,5 +121,5 @@ def _alike(queue: deque[Pending]) -> Iterator[Pending]:
 def _share(receipt: Receipt, pending: Pending, number: int) -> Receipt:
     """The receipt of the message at *number* of a batch."""
     if receipt.trace_id is not None:
-        return receipt.share(number, pending.publication.trace_ids[0])
+        return receipt.share(number, pending.trace_ids[0])
     return Receipt(receipt.topic, receipt.partition, receipt.nsqd, receipt.attempts)

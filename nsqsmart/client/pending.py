@@ -11,7 +11,7 @@ from nsqsmart.client.publication import Publication
 from nsqsmart.client.receipt import Receipt
 from nsqsmart.errors import PublishError, TransportError
 from nsqsmart.policy.retry import Retry
-from nsqsmart.policy.topology import Target, Topology
+from nsqsmart.policy.topology import Target
 from nsqsmart.wire.receipts import TracedReceipt
 
 log = logging.getLogger("nsqsmart")
@@ -26,33 +26,43 @@ class Pending:
     __slots__ = (
         "_error",
         "_listeners",
+        "_publication",
         "_settled",
         "_stored",
+        "body",
         "deadline",
         "limit",
         "patience",
-        "publication",
         "reason",
         "retry",
         "started",
         "target",
-        "topology",
+        "topic",
         "traced",
     )
 
-    def __init__(self, publication: Publication, deadline: float, patience: float) -> None:
+    def __init__(
+        self,
+        topic: str,
+        body: bytes,
+        publication: Publication | None,
+        deadline: float,
+        patience: float,
+    ) -> None:
+        """*publication* is None for a plain message, which seldom needs one."""
         self._settled = False
         self._error: PublishError | None = None
         self._stored: TracedReceipt | Receipt | None = None
         # Appended to, then looked whether it is settled; settled, then taken from: nobody is lost.
         self._listeners: list[Callable[[], object]] = []
-        self.publication = publication
+        self.topic = topic
+        self.body = body
+        self._publication = publication
         self.deadline = deadline
         self.limit = deadline
         self.patience = patience
         self.started = 0.0
         self.target: Target | None = None
-        self.topology: Topology | None = None
         self.traced: int | None = None
         self.retry: Retry | None = None
         self.reason: TransportError | None = None
@@ -95,19 +105,28 @@ class Pending:
         if isinstance(self._stored, Receipt):
             return self._stored
         assert self.target is not None  # noqa: S101 - whoever stored it said where
-        receipt = Receipt(self.publication.topic, self.target.partition, self.target.name)
-        receipt.attempts = len(self.retry.attempts) + 1 if self.retry else 1
-        if self._stored:
-            receipt.internal_id, receipt.trace_id, receipt.offset, receipt.size = self._stored
-        return receipt
+        attempts = len(self.retry.attempts) + 1 if self.retry else 1
+        place = self._stored or (None, None, None, None)
+        topic, target = self.topic, self.target
+        return Receipt(topic, target.partition, target.name, attempts, *place)
 
     # ------------------------------------------------------------------------- for the producer
 
-    def depart(
-        self, topology: Topology, target: Target, traced: int | None, now: float, limit: float
-    ) -> None:
+    @property
+    def publication(self) -> Publication:
+        """What is to be published."""
+        if self._publication is None:
+            self._publication = Publication(self.topic, (self.body,))
+        return self._publication
+
+    @property
+    def trace_ids(self) -> tuple[int, ...]:
+        """Its trace id, if it has one."""
+        return self._publication.trace_ids if self._publication else ()
+
+    def depart(self, target: Target, traced: int | None, now: float, limit: float) -> None:
         """It leaves for *target*; the answer is overdue at *limit*."""
-        self.topology, self.target, self.traced = topology, target, traced
+        self.target, self.traced = target, traced
         self.started = now
         self.limit = min(limit, self.deadline)
 

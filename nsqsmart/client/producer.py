@@ -19,11 +19,13 @@ from nsqsmart.client.arguments import (
 from nsqsmart.client.base_producer import BaseProducer
 from nsqsmart.client.pending import Pending
 from nsqsmart.client.publication import Publication
-from nsqsmart.client.publish_call import publish, publish_plain
+from nsqsmart.client.publish_call import publish, publish_plain, publish_plain_batch
 from nsqsmart.client.receipt import Receipt
 from nsqsmart.client.splitting import publish_split
 from nsqsmart.policy.routing import Key
 from nsqsmart.tracing import sampled
+
+_PLAIN = (None,) * 6
 
 
 class Producer(BaseProducer):
@@ -84,11 +86,13 @@ class Producer(BaseProducer):
             body = check_body(body)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
         traces = (self._trace or sampled(topic)) if trace is None else trace
-        publisher = self._running().publisher
-        plain = key is None and partition is None and trace_id is None and delay is None
-        plain = plain and headers is None and tag is None
+        machinery = self._machinery.get()
+        if machinery is None or self._closed:
+            machinery = self._running()
+        plain = (key, partition, trace_id, headers, tag, delay) == _PLAIN
         if plain and not traces:
-            return publish_plain(publisher, topic, body, monotonic() + limit)
+            now = monotonic()
+            return publish_plain(machinery.publisher, topic, body, now, now + limit)
         publication = Publication(
             topic,
             (body,),
@@ -100,7 +104,7 @@ class Producer(BaseProducer):
             tag=tag,
             delay=check_delay(delay),
         )
-        return publish(publisher, publication, monotonic() + limit)
+        return publish(machinery.publisher, publication, monotonic() + limit)
 
     def publish_async(
         self,
@@ -137,6 +141,10 @@ class Producer(BaseProducer):
             body = check_body(body)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
         traces = (self._trace or sampled(topic)) if trace is None else trace
+        asynchronous = self._running().asynchronous()
+        plain = (key, partition, trace_id, headers, tag, delay) == _PLAIN
+        if plain and not traces:
+            return asynchronous.submit_plain(topic, body, monotonic(), limit)
         publication = Publication(
             topic,
             (body,),
@@ -148,8 +156,7 @@ class Producer(BaseProducer):
             tag=tag,
             delay=check_delay(delay),
         )
-        deadline = monotonic() + limit
-        return self._running().asynchronous().submit(publication, deadline, limit)
+        return asynchronous.submit(publication, monotonic() + limit, limit)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until nothing of :meth:`publish_async` is on its way; whether that is so.
@@ -196,6 +203,10 @@ class Producer(BaseProducer):
         checked = check_bodies(bodies)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
         traces = (self._trace or sampled(topic)) if trace is None else trace
+        publisher, now = self._running().publisher, monotonic()
+        plain = key is None and partition is None and headers is None
+        if plain and not traces and not split:
+            return publish_plain_batch(publisher, topic, checked, now, now + limit)
         batch = Publication(
             topic,
             checked,
@@ -207,4 +218,4 @@ class Producer(BaseProducer):
             batch=True,
         )
         send = publish_split if split else publish
-        return send(self._running().publisher, batch, monotonic() + limit)
+        return send(publisher, batch, now + limit)

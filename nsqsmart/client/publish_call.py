@@ -6,6 +6,7 @@ All of it runs in the caller's thread.
 from __future__ import annotations
 
 import random
+import struct
 from time import monotonic
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from nsqsmart.policy.topology import Refused, Target, Topology
 from nsqsmart.wire import commands
 from nsqsmart.wire.receipts import TracedReceipt
 
+_pack = struct.Struct(">I").pack
+
 
 def publish(shared: Publisher, publication: Publication, deadline: float) -> Receipt:
     """Return once an nsqd has it, or raise a PublishError (ClientClosed: not even tried)."""
@@ -28,23 +31,56 @@ def publish(shared: Publisher, publication: Publication, deadline: float) -> Rec
     return with_trace_lines(shared.client_id, publication, call.run)
 
 
-def publish_plain(shared: Publisher, topic: str, body: bytes, deadline: float) -> Receipt:
+def publish_plain(
+    shared: Publisher, topic: str, body: bytes, now: float, deadline: float
+) -> Receipt:
     """The same for one message without key, partition, trace, header and delay.
 
-    The way of nearly every message: a short one for as long as nothing goes wrong.
+    The way of nearly every message: a short one for as long as nothing goes wrong. *now* is the
+    time it began.
     """
-    topology = shared.directory.known(topic)
-    if topology is None or not topology.targets:
+    routes = shared.routes(topic, now)
+    if routes is None:
         return Call(shared, Publication(topic, (body,)), deadline).run()
-    target = shared.pick(topology.targets)
-    command = commands.pub(topic, body, target.partition)
-    started = monotonic()
+    route = shared.choose(routes, now)
+    command = b"".join((route.line, _pack(len(body)), body))
     try:
-        shared.exchange(target, command, None, deadline)
+        shared.exchange(route.target, command, None, deadline, now)
     except (TransportError, ClientClosed) as error:
-        call = Call(shared, Publication(topic, (body,)), deadline)
-        return call.resume(topology, target, error, started)
-    return Receipt(topic, target.partition, target.name)
+        publication = Publication(topic, (body,))
+        return _go_on(shared, publication, route.target, error, (now, deadline))
+    return route.receipt
+
+
+def publish_plain_batch(
+    shared: Publisher, topic: str, bodies: tuple[bytes, ...], now: float, deadline: float
+) -> Receipt:
+    """The same for a batch."""
+    routes = shared.routes(topic, now)
+    if routes is None:
+        return Call(shared, Publication(topic, bodies, batch=True), deadline).run()
+    route = shared.choose(routes, now)
+    target = route.target
+    command = commands.batch(route.batch_line, bodies)
+    try:
+        shared.exchange(target, command, None, deadline, now, batch=True)
+    except (TransportError, ClientClosed) as error:
+        publication = Publication(topic, bodies, batch=True)
+        return _go_on(shared, publication, target, error, (now, deadline))
+    return Receipt(topic, target.partition, target.name, count=len(bodies))
+
+
+def _go_on(
+    shared: Publisher,
+    publication: Publication,
+    target: Target,
+    error: TransportError | ClientClosed,
+    times: tuple[float, float],
+) -> Receipt:
+    """The first attempt, which began and has to end at *times*, ended with *error*."""
+    began, deadline = times
+    topology = shared.directory.known(publication.topic)
+    return Call(shared, publication, deadline).resume(topology, target, error, began)
 
 
 class Call:
@@ -113,21 +149,27 @@ class Call:
         target = self._target = self._way.find(topology)
         command = build(publication, target, extended=topology.meta.extended)
         stored = self._shared.exchange(
-            target, command.data, command.traced, deadline, batch=publication.batch
+            target, command.data, command.traced, deadline, monotonic(), batch=publication.batch
         )
         return self._receipt(target, stored)
 
     def _receipt(self, target: Target, stored: TracedReceipt | None) -> Receipt:
         publication = self._publication
-        receipt = Receipt(publication.topic, target.partition, target.name)
-        receipt.count = len(publication.bodies)
-        if self._failed:
-            receipt.attempts = len(self._failed.attempts) + 1
-        if stored:
-            receipt.internal_id, receipt.trace_id, receipt.offset, receipt.size = stored
+        attempts = len(self._failed.attempts) + 1 if self._failed else 1
+        internal_id, trace_id, offset, size = stored or (None, None, None, None)
         if publication.trace_ids and target.partition is not None:
-            receipt.trace_id = publication.trace_ids[0]
-        return receipt
+            trace_id = publication.trace_ids[0]
+        return Receipt(
+            publication.topic,
+            target.partition,
+            target.name,
+            attempts,
+            internal_id,
+            trace_id,
+            offset,
+            size,
+            len(publication.bodies),
+        )
 
     def _add_history(self, error: PublishError) -> None:
         """What was tried before belongs to an error that ends the call otherwise."""

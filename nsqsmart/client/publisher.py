@@ -6,9 +6,9 @@ import logging
 import random
 import threading
 from collections.abc import Collection, Sequence
-from time import monotonic
 
 from nsqsmart.client.directory import Directory
+from nsqsmart.client.routes import Route, make_routes
 from nsqsmart.client.turns import Turns
 from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import ProtocolError
@@ -17,7 +17,7 @@ from nsqsmart.net.pool import ConnectionPool
 from nsqsmart.policy.outages import Outages
 from nsqsmart.policy.retry import Retry
 from nsqsmart.policy.routing import Rotation
-from nsqsmart.policy.topology import Target
+from nsqsmart.policy.topology import Target, Topology
 from nsqsmart.wire.frames import OK
 from nsqsmart.wire.receipts import TracedReceipt, decode_receipt
 
@@ -44,15 +44,38 @@ class Publisher:
         self.fences: dict[tuple[str, int | None], float] = {}
         """Until when nothing follows an unanswered keyed command (reliability O4)."""
         self._counts: dict[str, int] = {}
+        self._routes: dict[str, tuple[Topology, tuple[Route, ...]]] = {}
+        self._turn = random.randrange(1 << 16)  # noqa: S311 - spreads producers
         self._patience = config.response_timeout or _RESPONSE_TIMEOUT
         self._patience_redesigned = config.response_timeout or _RESPONSE_TIMEOUT_REDESIGNED
         self._rotation = Rotation(random.randrange(1 << 16))  # noqa: S311 - spreads producers
 
-    def pick(self, targets: Sequence[Target], avoid: Collection[Address] = ()) -> Target:
+    def routes(self, topic: str, now: float) -> tuple[Route, ...] | None:
+        """The ways of plain messages; None while there is no picture to go by."""
+        topology = self.directory.known(topic, now)
+        found = self._routes.get(topic)
+        if found is not None and found[0] is topology:
+            return found[1]
+        if topology is None or not topology.targets:
+            return None
+        made = make_routes(topology)
+        self._routes[topic] = topology, made
+        return made
+
+    def choose(self, routes: Sequence[Route], now: float) -> Route:
+        """The next of *routes*, none that is out of order where there is another."""
+        self._turn = turn = self._turn + 1
+        if not self.outages.nodes:
+            return routes[turn % len(routes)]
+        target = self.pick([route.target for route in routes], now=now)
+        return next(route for route in routes if route.target is target)
+
+    def pick(
+        self, targets: Sequence[Target], avoid: Collection[Address] = (), *, now: float
+    ) -> Target:
         """The next target for an unkeyed message: none of *avoid*, nor one that is out of order."""
         if not self.outages.nodes:
             return self._rotation.pick(targets, avoid)
-        now = monotonic()
         target = self._rotation.pick(targets, self.outages.avoided(now).union(avoid))
         self.outages.probe(target.address, now)
         return target
@@ -63,6 +86,7 @@ class Publisher:
         command: bytes,
         traced: int | None,
         deadline: float,
+        now: float,
         *,
         batch: bool = False,
     ) -> TracedReceipt | None:
@@ -70,10 +94,12 @@ class Publisher:
 
         *traced* is the trace id that the receipt must show, None for a plain OK.
         """
-        connection = self.pool.take(target.address, deadline)
+        node, partition, _ = target
+        connection = self.pool.take(node.address, deadline, now)
         try:
-            limit = min(deadline, monotonic() + self.patience_at(target))
-            data = connection.exchange(command, limit)
+            now = connection.lent_at
+            limit = now + (self._patience if partition is None else self._patience_redesigned)
+            data = connection.exchange(command, min(deadline, limit), now)
             receipt = None
             if traced is not None or data != OK:
                 connection.spoiled = True
@@ -86,7 +112,7 @@ class Publisher:
         finally:
             self.pool.give_back(connection)
         if self.outages.nodes:
-            self.outages.worked(target.address)
+            self.outages.worked(node.address)
         return receipt
 
     def patience_at(self, target: Target) -> float:

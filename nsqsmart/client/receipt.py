@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """Proof that an nsqd accepted the message: its OK to that very command arrived.
 
@@ -31,9 +31,12 @@ class Receipt:
 
         Internal ids of a batch are consecutive (protocol 2.14); only the first place is known.
         """
-        own = Receipt(self.topic, self.partition, self.nsqd, self.attempts, trace_id=trace_id)
-        if self.internal_id is not None:
-            own.internal_id = self.internal_id + number
-            own.offset = self.offset if number == 0 else None
-            own.size = self.size if self.count == 1 else None
-        return own
+        known = self.internal_id is not None
+        return replace(
+            self,
+            internal_id=self.internal_id + number if self.internal_id is not None else None,
+            trace_id=trace_id,
+            offset=self.offset if known and number == 0 else None,
+            size=self.size if known and self.count == 1 else None,
+            count=1,
+        )

@@ -15,7 +15,9 @@ class Room:
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._block = block
-        self._changed = threading.Condition(threading.Lock())  # guards the figures
+        self._lock = threading.Lock()  # guards the figures
+        self._changed = threading.Condition(self._lock)
+        self._waiters = 0
         self._messages = self._bytes = 0
         self._closed = False
 
@@ -30,17 +32,17 @@ class Room:
         Raises PublishTimeout at *deadline*, PublishFailed where nobody is to wait, ClientClosed.
         One message that is larger than all there is fits when nothing else is there.
         """
-        with self._changed:
+        with self._lock:
             while self._messages >= self._max_messages or (
                 self._messages and self._bytes + size > self._max_bytes
             ):
-                self._wait(deadline)
+                self._wait_for_room(deadline)
             if self._closed:
                 raise ClientClosed("the Producer was closed")
             self._messages += 1
             self._bytes += size
 
-    def _wait(self, deadline: float) -> None:
+    def _wait_for_room(self, deadline: float) -> None:
         text = f"{self._messages} messages with {self._bytes} bytes are on their way already"
         if not self._block:
             raise PublishFailed(text, code="QueueFull", hint="wait, or raise async_max_messages")
@@ -49,27 +51,36 @@ class Room:
             raise PublishTimeout(text, code="QueueFull", hint="the servers take less than you send")
         if self._closed:
             raise ClientClosed("the Producer was closed")
-        self._changed.wait(left)
+        self._wait(left)
 
     def leave(self, messages: int, size: int) -> None:
         """*messages* with together *size* bytes are settled."""
-        with self._changed:
+        with self._lock:
             self._messages -= messages
             self._bytes -= size
-            self._changed.notify_all()
+            if self._waiters:
+                self._changed.notify_all()
 
     def wait_empty(self, deadline: float) -> bool:
         """Whether everything is settled, at the latest at *deadline*."""
-        with self._changed:
+        with self._lock:
             while self._messages:
                 left = deadline - monotonic()
                 if left <= 0:
                     return False
-                self._changed.wait(left)
+                self._wait(left)
             return True
 
     def close(self) -> None:
         """Let nobody in any more."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
+
+    def _wait(self, left: float) -> None:
+        """Under the lock, which is let go of meanwhile."""
+        self._waiters += 1
+        try:
+            self._changed.wait(left)
+        finally:
+            self._waiters -= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from nsqsmart.client.publication import Publication
 from nsqsmart.client.publish_call import publish
@@ -34,10 +35,13 @@ def publish_split(shared: Publisher, whole: Publication, deadline: float) -> Rec
         if first is None:
             first = receipt
             continue
-        first.count += receipt.count
-        first.attempts = max(first.attempts, receipt.attempts)
-        if first.size is not None and receipt.size is not None:
-            first.size += receipt.size
+        sizes = first.size is not None and receipt.size is not None
+        first = replace(
+            first,
+            count=first.count + receipt.count,
+            attempts=max(first.attempts, receipt.attempts),
+            size=(first.size or 0) + (receipt.size or 0) if sizes else None,
+        )
     assert first is not None  # noqa: S101 - there is at least one body
     return first
 

@@ -57,7 +57,7 @@ class Way:
         if not publication.keyed:
             if not topology.targets:
                 raise NoLeader(f"no partition of topic {publication.topic!r} has a leader")
-            return self._shared.pick(topology.targets, self.avoid)
+            return self._shared.pick(topology.targets, self.avoid, now=monotonic())
         partition = self._keep_to_partition(topology)
         leader = topology.leaders.get(partition)
         if leader is None:
@@ -128,7 +128,8 @@ class Way:
             )
         nodes = self._shared.directory.nodes_for_new_topic(topic, self._deadline)
         if nodes and not self._publication.keyed:
-            return self._shared.pick([Target.at(node, None) for node in nodes], self.avoid)
+            targets = [Target.at(node, None) for node in nodes]
+            return self._shared.pick(targets, self.avoid, now=monotonic())
         if nodes:
             self._keep_to_partition(topology)
         self._unknown_in |= {topology.generation}

@@ -63,6 +63,7 @@ class Connection:
         "generation",
         "grant",
         "idle_since",
+        "lent_at",
         "loans",
         "spoiled",
         "transport",
@@ -77,14 +78,15 @@ class Connection:
         self.spoiled = False
         self.expires_at = math.inf
         self.idle_since = 0.0
+        self.lent_at = 0.0
         self.generation = self.loans = 0
         """The pool's."""
         self._socket: Socket = transport.socket
         self._plain = not transport.layers
         self._frames = FrameDecoder(max_frame_size)
 
-    def exchange(self, command: bytes, deadline: float) -> bytes:
-        """Send *command* and return the data of its response.
+    def exchange(self, command: bytes, deadline: float, now: float | None = None) -> bytes:
+        """Send *command* and return the data of its response; *now* saves a look at the clock.
 
         Raises ServerError for an error frame (the connection stays clean if the server kept it
         open), ResponseTimeout, ConnectionLost or ProtocolError, which all spoil the connection.
@@ -92,14 +94,16 @@ class Connection:
         self.spoiled = True  # until proven clean: an interrupt may strike between any two lines
         socket = self._socket
         try:
-            socket.send(command if self._plain else self.transport.encode(command), deadline)
+            now = socket.send(
+                command if self._plain else self.transport.encode(command), deadline, now
+            )
         except TransportError as error:
             # An oversize PUB is answered, then reset: the reason may still be readable.
             frame = self._pending_error()
             if frame is None:
                 raise
             raise decode_error(frame.data) from error
-        data = socket.recv(deadline)
+        data = socket.recv(deadline, now)
         if data == OK_FRAME and self._plain:
             self.spoiled = False
             return OK
@@ -142,10 +146,12 @@ class Connection:
         self.spoiled = False
         return frame.data
 
-    def is_usable(self) -> bool:
-        """Whether an exchange may begin: alive, and nothing waiting but heartbeats."""
-        if self.spoiled or (self.expires_at < math.inf and monotonic() >= self.expires_at):
+    def is_usable(self, now: float | None = None) -> bool:
+        """Whether an exchange may begin at *now*: alive, and nothing waiting but heartbeats."""
+        if self.spoiled or (monotonic() if now is None else now) >= self.expires_at:
             return False
+        if not self._socket.poll(0):
+            return True
         data = self._socket.recv_now()
         if data is None:
             return True

@@ -120,8 +120,10 @@ class ConnectionPool:
         self._closed = False
         self._next_sweep = 0.0
 
-    def take(self, address: Address, deadline: float) -> Connection:
+    def take(self, address: Address, deadline: float, now: float | None = None) -> Connection:
         """A usable connection to *address*, to be given back in any case.
+
+        *now* saves a look at the clock; ``lent_at`` of the connection is when it was got.
 
         Raises PoolTimeout when all are lent until *deadline*, ClientClosed after :meth:`close`,
         and what opening a connection raises.
@@ -129,22 +131,28 @@ class ConnectionPool:
         place = self._places.get(address)
         if place is None:
             place = self._places.setdefault(address, _Place())
+        if now is None:
+            now = monotonic()
         while True:
             connection = place.take_idle()
             if connection is None:
                 connection = self._wait_or_dial(place, address, deadline)
+                now = monotonic()
                 if connection is None:
                     continue
+                connection.lent_at = now
                 return connection
-            if connection.is_usable():
+            if connection.is_usable(now):
                 connection.loans += 1
+                connection.lent_at = now
                 return connection
             place.stats.connections_lost += 1
             self._discard(connection)
 
     def give_back(self, connection: Connection) -> None:
         """End the loan: a clean connection is idle from now on, any other is closed."""
-        now = monotonic()
+        # That an exchange takes a while makes it a little colder than it is.
+        now = connection.lent_at
         place = self._places[connection.address]
         if connection.spoiled or self._closed or connection.generation != place.generation:
             place.stats.returns_bad += connection.spoiled

@@ -66,14 +66,15 @@ class Socket:
     One user at a time, but for :meth:`try_send` and :meth:`hang_up`, which any thread may call.
     """
 
-    __slots__ = ("_poll", "_recv_limit", "_send_limit", "_sock", "peer")
+    __slots__ = ("_recv_limit", "_send_limit", "_sock", "peer", "poll")
 
     def __init__(self, sock: socket.socket, peer: Address) -> None:
         self._sock = sock
         self.peer = peer
         poll = select.poll()
         poll.register(sock, select.POLLIN)
-        self._poll = poll.poll
+        self.poll = poll.poll
+        """Given 0: what has come already, if anything."""
         self._limit_recv(_SLICE)
         self._limit_send(_SLICE)
 
@@ -85,44 +86,54 @@ class Socket:
         except OSError:
             return None
 
-    def send(self, data: bytes, deadline: float) -> None:
-        """Send all of *data*; raises ConnectionLost (``sent`` True) or ResponseTimeout.
+    def send(self, data: bytes, deadline: float, now: float | None = None) -> float:
+        """Send all of *data*; the time when that was done, which is *now* if it took no waiting.
 
-        ConnectError if there is no time left: nothing was sent then.
+        Raises ConnectionLost (``sent`` True) or ResponseTimeout; ConnectError if there is no time
+        left: nothing was sent then.
         """
-        limit = _SLICE
-        left = deadline - monotonic()
-        if left < _SLICE:
+        if now is None:
+            now = monotonic()
+        if deadline - now < _SLICE:
+            left = deadline - monotonic()
             if left <= 0:
                 raise ConnectError(f"no time left to send anything to {self.peer}")
-            limit = left
-        if limit != self._send_limit:
-            self._limit_send(limit)
-        rest: bytes | memoryview = data
+            self._limit_send(min(left, _SLICE))
+        elif self._send_limit != _SLICE:
+            self._limit_send(_SLICE)
+        try:
+            count = self._sock.send(data, _NOSIGNAL)
+        except BlockingIOError:
+            count = 0
+        except OSError as error:
+            raise self._lost(error) from error
+        if count == len(data):
+            return now
+        # A view, or a slow peer would have every rest of a large body copied.
+        self._send_rest(memoryview(data)[count:], deadline)
+        return monotonic()
+
+    def _send_rest(self, rest: memoryview, deadline: float) -> None:
         while rest:
+            # After a part too: a peer that sips would hold us for as long as it likes.
+            self._limit_send(self._left(deadline, "take what was sent"))
             try:
                 count = self._sock.send(rest, _NOSIGNAL)
             except BlockingIOError:
                 count = 0
             except OSError as error:
-                raise ConnectionLost(
-                    f"connection to {self.peer} lost: {error}", sent=True
-                ) from error
-            if count == len(rest):
-                return
-            # A view, or a slow peer would have every rest of a large body copied.
-            rest = memoryview(rest)[count:]
-            # After a part too: a peer that sips would hold us for as long as it likes.
-            self._limit_send(self._left(deadline, "take what was sent"))
+                raise self._lost(error) from error
+            rest = rest[count:]
 
-    def recv(self, deadline: float) -> bytes:
+    def recv(self, deadline: float, now: float | None = None) -> bytes:
         """At least one byte; raises ConnectionLost at the end, ResponseTimeout in silence."""
-        limit = _SLICE
-        if deadline - monotonic() < _SLICE:
+        if now is None:
+            now = monotonic()
+        if deadline - now < _SLICE:
             # Even if something is there: heartbeats without end would be listened to for ever.
-            limit = self._left(deadline, "answer")
-        if limit != self._recv_limit:
-            self._limit_recv(limit)
+            self._limit_recv(self._left(deadline, "answer"))
+        elif self._recv_limit != _SLICE:
+            self._limit_recv(_SLICE)
         while True:
             try:
                 data = self._sock.recv(_ANSWER_SIZE)
@@ -130,16 +141,17 @@ class Socket:
                 self._limit_recv(self._left(deadline, "answer"))
                 continue
             except OSError as error:
-                raise ConnectionLost(
-                    f"connection to {self.peer} lost: {error}", sent=True
-                ) from error
+                raise self._lost(error) from error
             if not data:
                 raise ConnectionLost(f"{self.peer} closed the connection", sent=True)
             return data
 
+    def _lost(self, error: OSError) -> ConnectionLost:
+        return ConnectionLost(f"connection to {self.peer} lost: {error}", sent=True)
+
     def recv_now(self) -> bytes | None:
         """What has come already: None if nothing, b"" at the end or on an error."""
-        if not self._poll(0):
+        if not self.poll(0):
             return None
         try:
             return self._sock.recv(_ANSWER_SIZE, _DONTWAIT)

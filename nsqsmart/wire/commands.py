@@ -76,7 +76,7 @@ def pub_ext(topic: str, body: bytes, ext: bytes, partition: int | None = None) -
 
 def mpub(topic: str, bodies: Sequence[bytes], partition: int | None = None) -> bytes:
     """MPUB: all bodies, one answer."""
-    return _batch(prefix("MPUB", topic, partition), bodies)
+    return batch(prefix("MPUB", topic, partition), bodies)
 
 
 def mpub_trace(
@@ -84,7 +84,7 @@ def mpub_trace(
 ) -> bytes:
     """MPUB_TRACE (redesigned): entries of trace id and body; one receipt, of the first."""
     bodies = [_TRACE.pack(trace_id) + body for trace_id, body in entries]
-    return _batch(prefix("MPUB_TRACE", topic, partition), bodies)
+    return batch(prefix("MPUB_TRACE", topic, partition), bodies)
 
 
 def mpub_ext(
@@ -96,21 +96,28 @@ def mpub_ext(
     (protocol 2.16).
     """
     bodies = [_ext(ext) + body for ext, body in entries]
-    return _batch(prefix("MPUB_EXT", topic, partition), bodies)
+    return batch(prefix("MPUB_EXT", topic, partition), bodies)
 
 
 def _ext(ext: bytes) -> bytes:
     return _EXT_LENGTH.pack(len(ext)) + ext
 
 
-def _batch(line: bytes, bodies: Sequence[bytes]) -> bytes:
-    # Sizes and bodies interleaved by slices, one join: the cheapest way in Python.
-    parts: list[bytes] = [b""] * (2 * len(bodies))
+def batch(line: bytes, bodies: Sequence[bytes]) -> bytes:
+    """An MPUB whose line was made before."""
     sizes = list(map(len, bodies))
-    parts[0::2] = map(_pack, sizes)
+    count, length = len(bodies), 4 + 4 * len(bodies) + sum(sizes)
+    words = {size: _pack(size) for size in set(sizes)}
+    if len(words) == 1:
+        # One join, with the size as the separator: messages of a kind are often of a size.
+        (word,) = words.values()
+        entries = word + word.join(bodies)
+        return b"".join((line, _pack(length), _pack(count), entries))
+    # Sizes and bodies interleaved by slices, one join: the cheapest way in Python.
+    parts: list[bytes] = [b""] * (2 * count)
+    parts[0::2] = map(words.__getitem__, sizes)
     parts[1::2] = bodies
-    length = 4 + 4 * len(bodies) + sum(sizes)
-    return b"".join((line, _pack(length), _pack(len(bodies)), *parts))
+    return b"".join((line, _pack(length), _pack(count), *parts))
 
 
 def sub(topic: str, channel: str, partition: int | None = None) -> bytes:

@@ -146,7 +146,7 @@ def test_silence_spoils_it(connection):
 
 
 def test_an_interrupt_spoils_it(connection, monkeypatch):
-    def interrupted(_socket, _deadline):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Socket, "recv", interrupted)

@@ -33,7 +33,7 @@ class Line:
         self.usable = True
         self.closed = self.dropped = self.hung_up = False
 
-    def is_usable(self) -> bool:
+    def is_usable(self, now: float) -> bool:
         return self.usable
 
     def close(self) -> None:

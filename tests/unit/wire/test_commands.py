@@ -38,7 +38,7 @@ def test_every_builder_has_a_vector() -> None:
         for name, each in vars(commands).items()
         if callable(each) and not name.startswith("_") and each.__module__ == commands.__name__
     }
-    parts = {"prefix", "with_body", "traced_body"}
+    parts = {"prefix", "with_body", "batch", "traced_body"}
     assert builders - parts == {vector["call"] for vector in VECTORS}
 
 
