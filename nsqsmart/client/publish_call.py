@@ -92,7 +92,6 @@ class Call:
         "_publication",
         "_shared",
         "_target",
-        "_topology",
         "_way",
     )
 
@@ -109,7 +108,6 @@ class Call:
         self._deadline = deadline
         self._way = Way(shared, publication, deadline)
         self._failed = failed
-        self._topology: Topology | None = None
         self._target: Target | None = None
 
     def resume(
@@ -120,7 +118,7 @@ class Call:
         started: float,
     ) -> Receipt:
         """Go on after an attempt at *target* that ended with *error*."""
-        self._topology, self._target = topology, target
+        self._way.topology, self._target = topology, target
         self._recover(error, started)
         return self.run()
 
@@ -141,15 +139,17 @@ class Call:
 
     def _attempt(self) -> Receipt:
         self._target = None
-        publication, deadline = self._publication, self._deadline
-        topology = self._topology
-        if topology is None:
-            topology = self._shared.directory.get(publication.topic, deadline)
-            self._topology = topology
-        target = self._target = self._way.find(topology)
-        command = build(publication, target, extended=topology.meta.extended)
+        publication, way = self._publication, self._way
+        target = self._target = way.find()
+        extended = way.topology is not None and way.topology.meta.extended
+        command = build(publication, target, extended=extended)
         stored = self._shared.exchange(
-            target, command.data, command.traced, deadline, monotonic(), batch=publication.batch
+            target,
+            command.data,
+            command.traced,
+            self._deadline,
+            monotonic(),
+            batch=publication.batch,
         )
         return self._receipt(target, stored)
 
@@ -203,20 +203,21 @@ class Call:
 
     def _may_go_elsewhere(self, verdict: Verdict) -> bool:
         """Whether another node can take an unkeyed message at once, without a pause."""
-        if self._publication.keyed or not verdict.elsewhere or self._topology is None:
+        topology, avoid = self._way.topology, self._way.avoid
+        if self._publication.keyed or not verdict.elsewhere or topology is None:
             return False
-        return any(target.address not in self._way.avoid for target in self._topology.targets)
+        return any(target.address not in avoid for target in topology.targets)
 
     def _look_again(self, target: Target | None, *, wait: bool) -> None:
-        seen = self._topology.generation if self._topology else 0
+        seen = self._way.topology.generation if self._way.topology else 0
         refused = [Refused(target.partition, target.address)] if target else []
         try:
-            self._topology = self._shared.directory.refresh(
+            self._way.topology = self._shared.directory.refresh(
                 self._publication.topic, seen, self._deadline, refused=refused, wait=wait
             )
         except TransportError:
             # No lookup and no picture: the next attempt says so, and is counted.
-            self._topology = None
+            self._way.topology = None
 
     def _failure(self, error: TransportError | ClientClosed) -> Exception:
         retry = self._failed or self._shared.new_retry(self._deadline)

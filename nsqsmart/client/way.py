@@ -1,4 +1,4 @@
-"""Where one publish call goes: its target, and for keyed messages its turn there."""
+"""Where one publish call goes: its picture, its target, and for keyed messages its turn there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ _UNKNOWN_LOOKUPS = 2
 
 
 class Way:
-    """The choices of one call; ``avoid`` are the nodes where it failed since it last paused."""
+    """The choices of one call.
+
+    ``topology`` is the picture it goes by, None for a call that shall look; ``avoid`` are the nodes
+    where it failed since it last paused.
+    """
 
     __slots__ = (
         "_deadline",
@@ -38,27 +42,36 @@ class Way:
         "_unknown_in",
         "avoid",
         "partition",
+        "topology",
     )
 
     def __init__(self, shared: Publisher, publication: Publication, deadline: float) -> None:
         self.avoid: frozenset[Address] = frozenset()
         self.partition: int | None = None
+        self.topology: Topology | None = None
         self._shared = shared
         self._publication = publication
         self._deadline = deadline
         self._turn: threading.Lock | None = None
         self._unknown_in: frozenset[int] = frozenset()
 
-    def find(self, topology: Topology) -> Target:
+    def find(self) -> Target:
         """The target to try next; raises what the caller shall see, or NoLeader to look again."""
         publication = self._publication
+        topology = self.topology
+        if topology is None:
+            topology = self._shared.directory.get(publication.topic, self._deadline)
+            self.topology = topology
         if topology.state is not TopicState.FOUND:
             return self._find_unknown(topology)
         if not publication.keyed:
             if not topology.targets:
                 raise NoLeader(f"no partition of topic {publication.topic!r} has a leader")
             return self._shared.pick(topology.targets, self.avoid, now=monotonic())
+        queued = self._turn is None
         partition = self._keep_to_partition(topology)
+        if queued and self._turn and self._is_outdated(topology):
+            return self.find()
         leader = topology.leaders.get(partition)
         if leader is None:
             raise NoLeader(f"partition {partition} of {publication.topic!r} has no leader")
@@ -68,6 +81,11 @@ class Way:
         """Give the turn up, or the place in the queue for it."""
         if self._turn and self.partition is not None:
             self._shared.turns.give_up((self._publication.topic, self.partition), self._turn)
+
+    def _is_outdated(self, topology: Topology) -> bool:
+        """Whether the leader may have moved while others had their turns: then look again."""
+        self.topology = self._shared.directory.get(self._publication.topic, self._deadline)
+        return self.topology is not topology
 
     def _keep_to_partition(self, topology: Topology) -> int:
         """The message's one partition; waits for its turn there."""
