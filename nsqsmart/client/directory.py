@@ -37,12 +37,22 @@ def make_lookup(endpoint: Endpoint, config: ClientConfig) -> LookupClient:
 class _Entry:
     """What is known of one topic."""
 
-    __slots__ = ("asked_at", "failure", "flights", "flying", "refused", "stale_at", "topology")
+    __slots__ = (
+        "asked_at",
+        "doubted",
+        "failure",
+        "flights",
+        "flying",
+        "refused",
+        "stale_at",
+        "topology",
+    )
 
     def __init__(self) -> None:
         self.topology: Topology | None = None
         self.failure: DiscoveryError | None = None
         self.refused: set[Refused] = set()
+        self.doubted: set[Refused] = set()
         self.flying = False
         self.flights = 0
         self.asked_at = -3600.0
@@ -117,6 +127,24 @@ class Directory:
             raise entry.failure or DiscoveryError(f"no picture of topic {topic!r} in time")
         return entry.topology
 
+    def doubt(self, topic: str, refused: Refused) -> None:
+        """An error has proved *refused* wrong, and ends a call that will not look up itself."""
+        with self._changed:
+            entry = self._entries.get(topic)
+            if entry:
+                entry.refused.add(refused)
+                entry.doubted.add(refused)
+
+    def is_doubted(self, topic: str, partition: int, address: Address) -> bool:
+        """Whether there is such a doubt, and the lookups have not been asked since.
+
+        When they do not answer, the old picture is all there is, and serves.
+        """
+        entry = self._entries.get(topic)
+        if entry is None or not entry.doubted:
+            return False
+        return Refused(partition, address) in entry.doubted
+
     def _join(
         self, topic: str, seen: int, deadline: float, refused: Collection[Refused], *, wait: bool
     ) -> tuple[_Entry, bool]:
@@ -158,6 +186,7 @@ class Directory:
                 else:
                     # Not at once: whoever polls would do nothing else.
                     entry.stale_at = monotonic() + self._config.lookupd_min_refresh_interval
+                entry.doubted.clear()
                 entry.failure = failure
                 entry.flights += 1
                 entry.flying = False

@@ -246,6 +246,9 @@ def after_failure(
     silent = not verdict.answered or not error.sent
     if target and silent and not isinstance(error, PoolTimeout):
         shared.lost(target.address, now)
+        # Whoever is next would wait for a dead node as long, or for its handshake.
+        if verdict.moved and not verdict.retry:
+            shared.directory.doubt(publication.topic, Refused(target.partition, target.address))
         fence = shared.config.uncertain_fence
         if fence and publication.keyed and not verdict.answered:
             shared.fences[publication.topic, target.partition] = now + fence

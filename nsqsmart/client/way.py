@@ -75,6 +75,8 @@ class Way:
         leader = topology.leaders.get(partition)
         if leader is None:
             raise NoLeader(f"partition {partition} of {publication.topic!r} has no leader")
+        if self._shared.directory.is_doubted(publication.topic, partition, leader.address):
+            raise NoLeader(f"{leader.address}, which leads partition {partition}, was just lost")
         return Target.at(leader, partition)
 
     def release(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from time import monotonic
 
 import pytest
@@ -107,3 +108,46 @@ def test_a_new_partition_count_is_said_once_and_used(cluster, caplog):
     assert [record.message for record in caplog.records if "partitions now" in record.message] == [
         "topic m has 4 partitions now, not 2: keys move to others"
     ]
+
+
+@pytest.mark.parametrize("callers", [1, 3])
+def test_a_leader_that_left_a_keyed_publish_unanswered_is_not_dialled_again(callers):
+    with Cluster(nsqds=3, lookupds=1) as cluster:
+        cluster.create_topic("t", replicas=3)
+        cluster.create_channel("t", "c")
+        old = cluster.leader("t")
+        results: list[object] = []
+
+        def publish() -> None:
+            try:
+                results.append(producer.publish("t", b"x", partition=0))
+            except PublishFailed as error:
+                results.append(error.outcome)
+
+        options = {"response_timeout": 0.5, "lookupd_min_refresh_interval": 0.05}
+        with nsqsmart.Producer(cluster.url, **options) as producer:
+            producer.publish("t", b"first", partition=0)
+            cluster.hang(old)
+            # One waits for its answer, the others for their turns, all with the old picture.
+            threads = [threading.Thread(target=publish) for _ in range(callers)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            publish()
+            pools = producer.stats()["pools"]
+            cluster.wake(old)
+    assert results.pop(0) is Outcome.UNCERTAIN
+    assert {receipt.nsqd for receipt in results}.isdisjoint({old.name})
+    assert pools[old.name]["connections_num"] == 1
+
+
+def test_a_leader_in_doubt_serves_while_no_lookup_answers(cluster):
+    with nsqsmart.Producer(cluster.url, lookupd_min_refresh_interval=0.05) as producer:
+        producer.publish("t", b"first", partition=0)
+        for lookupd in cluster.lookupds:
+            cluster.kill(lookupd)
+        cluster.faults.add(faults.on("PUB").reset())
+        with pytest.raises(PublishFailed):
+            producer.publish("t", b"x", partition=0)
+        assert producer.publish("t", b"y", partition=0, timeout=10).attempts >= 2
