@@ -24,7 +24,7 @@ _MAX_PAUSE_REDESIGNED = 2.0
 _LOOKUP_BUDGET = 10.0
 _LONGEST_SLEEP = 3600.0
 _AFTER_A_BUG = 1.0
-_WITHOUT_A_PICTURE = 1.0
+_UNTIL_COMPLETE = 1.0
 
 Place = int | Address
 
@@ -135,19 +135,26 @@ class Keeper:
         return min([self._poll_at(), now + _LONGEST_SLEEP, *times])
 
     def _poll_at(self) -> float:
-        topology = self.topology
-        return self._ask_again_at if topology is None else self._directory.due(self._topic)
+        if self._is_incomplete():
+            return self._ask_again_at
+        return self._directory.due(self._topic)
+
+    def _is_incomplete(self) -> bool:
+        """Whether it is too early to wait for the next poll."""
+        return self.topology is None or self.topology.lacks_leaders
 
     def _look_up(self) -> None:
         with self._changed:
             look, refused = self._look, set(self._refused)
             self._look = False
             self._refused.clear()
-        self._ask_again_at = monotonic() + _WITHOUT_A_PICTURE
-        deadline = monotonic() + _LOOKUP_BUDGET
+        now = monotonic()
+        look = look or (self._is_incomplete() and now >= self._ask_again_at)
+        deadline = now + _LOOKUP_BUDGET
         seen = self.topology.generation if self.topology else 0
         try:
-            if look or self.topology is None:
+            if look:
+                self._ask_again_at = now + _UNTIL_COMPLETE
                 topology = self._directory.refresh(self._topic, seen, deadline, refused=refused)
             else:
                 topology = self._directory.get(self._topic, deadline)

@@ -61,6 +61,11 @@ class Topology:
         return self.meta.partition_num or (max(self.leaders, default=-1) + 1)
 
     @cached_property
+    def lacks_leaders(self) -> bool:
+        """Whether some partition has no leader: one that crashed is replaced (cluster 5.2)."""
+        return self.redesigned and len(self.leaders) < self.partition_num
+
+    @cached_property
     def targets(self) -> tuple[Target, ...]:
         """Every place to publish to or subscribe at."""
         led = tuple(Target.at(self.leaders[number], number) for number in sorted(self.leaders))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from time import monotonic
 
 import pytest
@@ -11,7 +12,7 @@ from nsqsmart.client import keeper as keeper_module
 from nsqsmart.client.keeper import Keeper, place_of
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
-from nsqsmart.policy.lookup_answers import Node, TopicState
+from nsqsmart.policy.lookup_answers import Node, TopicMeta, TopicState
 from nsqsmart.policy.topology import Refused, Target, Topology
 from tests.helpers import eventually
 
@@ -181,6 +182,22 @@ def test_what_nobody_lists_any_more_is_not_dialled(world):
     assert not world.begun[1].hung_up
 
 
+def test_a_partition_without_a_leader_is_asked_for_until_it_has_one(world, monkeypatch):
+    monkeypatch.setattr(keeper_module, "_UNTIL_COMPLETE", 0.01)
+    world.directory.draw({0: "a", 1: "b"})
+    whole = replace(world.directory.picture, redesigned=True, meta=TopicMeta(2))
+    world.directory.picture = replace(whole, leaders={0: whole.leaders[0]})
+    world.keeper.start()
+    eventually(lambda: world.directory.refreshed >= 5)
+    assert world.names() == [(0, "a")]
+    world.directory.picture = whole
+    eventually(lambda: world.names() == [(0, "a"), (1, "b")])
+    asked = world.directory.refreshed
+    world.keeper.lost(world.begun[0], moved=False)
+    eventually(lambda: len(world.begun) == 3)
+    assert world.directory.refreshed <= asked + 1
+
+
 def test_only_the_subscription_that_is_kept_can_be_lost(world):
     world.directory.draw({0: "a"})
     world.keeper.start()
@@ -191,7 +208,7 @@ def test_only_the_subscription_that_is_kept_can_be_lost(world):
 
 @pytest.mark.parametrize("error", [DiscoveryError("no lookup"), ValueError("a bug")])
 def test_whatever_a_lookup_raises_it_goes_on(world, error, monkeypatch):
-    monkeypatch.setattr(keeper_module, "_WITHOUT_A_PICTURE", 0.01)
+    monkeypatch.setattr(keeper_module, "_UNTIL_COMPLETE", 0.01)
     world.directory.error = error
     world.keeper.start()
     eventually(lambda: world.directory.refreshed > 2)

@@ -111,6 +111,14 @@ def test_the_count_is_that_of_the_metadata() -> None:
     assert picture(led(None, None, num=2)).partition_num == 2
 
 
+def test_a_partition_that_nobody_lists_lacks_a_leader() -> None:
+    assert picture(led("a", None, num=2)).lacks_leaders
+    assert picture(led("a", "b", num=3)).lacks_leaders
+    assert not picture(led("a", "b", num=2)).lacks_leaders
+    assert not picture(original("a")).lacks_leaders
+    assert not picture(NOT_FOUND).lacks_leaders
+
+
 def test_without_metadata_the_count_is_what_was_seen() -> None:
     assert picture(led("a", None, "c", num=0)).partition_num == 3
 
