@@ -73,6 +73,7 @@ class Directory:
         self._lookup = make_lookup(endpoint, config) if endpoint.discovers else None
         self._changed = threading.Condition(threading.Lock())  # guards the entries
         self._entries: dict[str, _Entry] = {}
+        self._closed = False
         self.on_gone: Callable[[frozenset[Address]], None] = lambda _: None
         """Told of nsqds that no topic is on any more."""
 
@@ -126,6 +127,21 @@ class Directory:
         if entry.topology is None:
             raise entry.failure or DiscoveryError(f"no picture of topic {topic!r} in time")
         return entry.topology
+
+    def pause(self, topic: str, seen: int, seconds: float) -> None:
+        """Wait for so long, but only until a picture newer than generation *seen* is there."""
+        with self._changed:
+            entry = self._entries.setdefault(topic, _Entry())
+            self._changed.wait_for(
+                lambda: self._closed or (entry.topology and entry.topology.generation > seen),
+                seconds,
+            )
+
+    def close(self) -> None:
+        """End every pause."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     def doubt(self, topic: str, refused: Refused) -> None:
         """An error has proved *refused* wrong, and ends a call that will not look up itself."""

@@ -194,7 +194,7 @@ class Call:
         elsewhere = self._may_go_elsewhere(verdict)
         if not elsewhere:
             self._way.avoid = frozenset()
-            self._shared.closed.wait(self._failed.delay(now, random.uniform))
+            self._pause(self._failed.delay(now, random.uniform), verdict)
         if verdict.moved:
             self._look_again(target, wait=not elsewhere)
         if monotonic() >= self._deadline:
@@ -208,8 +208,15 @@ class Call:
             return False
         return any(target.address not in avoid for target in topology.targets)
 
+    def _pause(self, seconds: float, verdict: Verdict) -> None:
+        """Let the servers breathe; who waits for a leader goes on when another call found one."""
+        if verdict.moved:
+            self._shared.directory.pause(self._publication.topic, self._way.generation, seconds)
+        else:
+            self._shared.closed.wait(seconds)
+
     def _look_again(self, target: Target | None, *, wait: bool) -> None:
-        seen = self._way.topology.generation if self._way.topology else 0
+        seen = self._way.generation
         refused = [Refused(target.partition, target.address)] if target else []
         try:
             self._way.topology = self._shared.directory.refresh(

@@ -123,6 +123,7 @@ class Publisher:
         """End every call that is under way."""
         self.closed.set()
         self.turns.close()
+        self.directory.close()
         self.pool.close()
 
     def new_retry(self, deadline: float) -> Retry:

@@ -55,6 +55,11 @@ class Way:
         self._turn: threading.Lock | None = None
         self._unknown_in: frozenset[int] = frozenset()
 
+    @property
+    def generation(self) -> int:
+        """That of the picture; 0 without one."""
+        return self.topology.generation if self.topology else 0
+
     def find(self) -> Target:
         """The target to try next; raises what the caller shall see, or NoLeader to look again."""
         publication = self._publication

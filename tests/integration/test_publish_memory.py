@@ -151,3 +151,25 @@ def test_a_leader_in_doubt_serves_while_no_lookup_answers(cluster):
         with pytest.raises(PublishFailed):
             producer.publish("t", b"x", partition=0)
         assert producer.publish("t", b"y", partition=0, timeout=10).attempts >= 2
+
+
+def test_who_pauses_goes_on_when_another_call_brings_a_newer_picture(cluster, monkeypatch):
+    # As long as a pause can be.
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
+    options = {"retry_pause": 60, "max_retry_pause": 60, "lookupd_poll_interval": 0.05}
+    with nsqsmart.Producer(cluster.url, **options) as producer:
+        cluster.set_writable("t", 0, False)
+        receipts: list[nsqsmart.Receipt] = []
+        thread = threading.Thread(
+            target=lambda: receipts.append(producer.publish("t", b"x", partition=0, timeout=120))
+        )
+        thread.start()
+        eventually(lambda: producer._running().publisher.directory._changed._waiters)
+        cluster.set_writable("t", 0)
+
+        def stored() -> bool:
+            producer.publish("t", b"y", partition=1)
+            return bool(receipts)
+
+        eventually(stored)
+        thread.join()

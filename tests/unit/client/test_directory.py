@@ -142,6 +142,43 @@ def test_the_first_after_the_poll_interval_refreshes_and_others_go_on(monkeypatc
     assert lookups.asked == 2
 
 
+def test_a_pause_ends_with_its_time_or_with_a_newer_picture_or_at_close():
+    directory, _ = make(led_by(OLD))
+    directory.pause("t", 0, 0.01)
+    ended = []
+
+    def pause() -> None:
+        directory.pause("t", directory.get("t", soon()).generation, 60)
+        ended.append(True)
+
+    for end in (lambda: directory.refresh("t", 1, soon()), directory.close):
+        threads = in_threads(3, pause)
+        eventually(lambda: len(directory._changed._waiters) == 3)
+        assert not ended
+        end()
+        for thread in threads:
+            thread.join()
+        ended.clear()
+    directory.pause("t", 2, 60)
+
+
+def test_a_doubt_holds_until_a_lookup_answers():
+    directory, lookups = make(led_by(OLD))
+    directory.doubt("t", Refused(0, OLD))
+    assert not directory.is_doubted("t", 0, OLD)
+    seen = directory.get("t", soon()).generation
+    directory.doubt("t", Refused(0, OLD))
+    assert directory.is_doubted("t", 0, OLD)
+    assert not directory.is_doubted("t", 0, NEW)
+    assert not directory.is_doubted("t", 1, OLD)
+    lookups.answer = None
+    directory.refresh("t", seen, soon())
+    assert not directory.is_doubted("t", 0, OLD)
+    lookups.answer = led_by(OLD)
+    directory.refresh("t", seen, soon())
+    assert not directory.is_doubted("t", 0, OLD)
+
+
 def test_the_last_good_picture_serves_while_lookups_fail():
     directory, lookups = make(led_by(OLD))
     known = directory.get("t", soon())
