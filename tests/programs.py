@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 from http.client import HTTPConnection
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _V1 = {"Accept": "application/vnd.nsq; version=1.0"}
+_TO_END = 60
 
 
 class Programs:
@@ -18,21 +20,44 @@ class Programs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, list[str]] = {}
 
     def start(self, name: str, program: str | Path, *flags: str) -> Path:
         """Run *program* in a folder of its own, which is returned."""
         home = self._folder / name
         home.mkdir(exist_ok=True)
-        command = [str(program), *(flag.format(home=home) for flag in flags)]
-        with (home / "output").open("ab") as output:
-            self._running[name] = subprocess.Popen(command, stdout=output, stderr=output, cwd=home)
+        self._commands[name] = [str(program), *(flag.format(home=home) for flag in flags)]
+        self.restart(name)
         return home
+
+    def restart(self, name: str) -> None:
+        """Run it again, as it was run before."""
+        home = self._folder / name
+        with (home / "output").open("ab") as output:
+            self._running[name] = subprocess.Popen(
+                self._commands[name], stdout=output, stderr=output, cwd=home
+            )
 
     def kill(self, name: str) -> None:
         """SIGKILL."""
         process = self._running.pop(name)
         process.kill()
         process.wait()
+
+    def terminate(self, name: str) -> None:
+        """SIGTERM; returns when it has ended."""
+        process = self._running[name]
+        process.terminate()
+        process.wait(_TO_END)
+        del self._running[name]
+
+    def hang(self, name: str) -> None:
+        """SIGSTOP."""
+        self._running[name].send_signal(signal.SIGSTOP)
+
+    def wake(self, name: str) -> None:
+        """SIGCONT."""
+        self._running[name].send_signal(signal.SIGCONT)
 
     def end(self) -> None:
         """Kill whatever runs."""

@@ -11,18 +11,19 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pytest
 
 from nsqsmart.embedded import Cluster
+from nsqsmart.embedded.coordination.topology import Slot
 from tests import helpers
 from tests.programs import Programs, free_ports, get, post
 
 T = TypeVar("T")
 
 CHANNEL = "ch"
-_SLOW = 120.0
+_SLOW = 180.0
 _LOOK_EVERY = 0.5
 
 
@@ -45,10 +46,36 @@ class Site(Protocol):
 
 
 class Led(Site, Protocol):
-    """Servers whose topics have leaders."""
+    """Servers whose topics have leaders; a node is called by its name."""
+
+    nodes: list[str]
+
+    def leaders(self, topic: str) -> dict[int, str]:
+        """The nodes that take writes, by partition."""
+
+    def in_sync(self, topic: str) -> dict[int, int]:
+        """How many nodes a write goes to, by partition; those without a leader are missing."""
+
+    def move_leader(self, topic: str, partition: int) -> None:
+        """Have another node lead it."""
 
     def kill_leader(self, topic: str, partition: int) -> None:
         """End the nsqd that leads it, by SIGKILL."""
+
+    def kill(self, node: str) -> None:
+        """End it, by SIGKILL."""
+
+    def terminate(self, node: str) -> None:
+        """End it, by SIGTERM."""
+
+    def hang(self, node: str) -> None:
+        """Stop it, by SIGSTOP."""
+
+    def wake(self, node: str) -> None:
+        """Let it go on."""
+
+    def restart(self, node: str) -> None:
+        """Start it again after it was ended."""
 
 
 class EmbeddedSite:
@@ -61,6 +88,8 @@ class EmbeddedSite:
         self.dialect = str(cluster.dialect)
         self.url = cluster.url
         self._cluster = cluster
+        self._nsqds = {nsqd.name: nsqd for nsqd in cluster.nsqds}
+        self.nodes = list(self._nsqds)
 
     def make_topic(self, name: str, *, partitions: int, replicas: int, ordered: bool) -> None:
         if self.dialect == "original":
@@ -71,8 +100,36 @@ class EmbeddedSite:
             )
         self._cluster.create_channel(name, CHANNEL)
 
+    def _slots(self, topic: str) -> list[Slot]:
+        return self._cluster._backend._topology.of(topic)
+
+    def leaders(self, topic: str) -> dict[int, str]:
+        led = [slot for slot in self._slots(topic) if slot.leader and slot.writable]
+        return {slot.shard.number: slot.leader.name for slot in led}
+
+    def in_sync(self, topic: str) -> dict[int, int]:
+        return {slot.shard.number: len(slot.in_sync) for slot in self._slots(topic) if slot.leader}
+
+    def move_leader(self, topic: str, partition: int) -> None:
+        self._cluster.move_leader(topic, partition)
+
     def kill_leader(self, topic: str, partition: int) -> None:
         self._cluster.kill(self._cluster.leader(topic, partition))
+
+    def kill(self, node: str) -> None:
+        self._cluster.kill(self._nsqds[node])
+
+    def terminate(self, node: str) -> None:
+        self._cluster.terminate(self._nsqds[node])
+
+    def hang(self, node: str) -> None:
+        self._cluster.hang(self._nsqds[node])
+
+    def wake(self, node: str) -> None:
+        self._cluster.wake(self._nsqds[node])
+
+    def restart(self, node: str) -> None:
+        self._cluster.restart(self._nsqds[node])
 
 
 class OriginalSite:
@@ -119,6 +176,13 @@ class OriginalSite:
         wait_for(lambda: len(self._producers(f"/lookup?topic={name}")) == 2, "both nsqds have it")
 
 
+class _Ports(NamedTuple):
+    tcp: int
+    http: int
+    rpc: int
+    metric: int
+
+
 class RedesignedSite:
     """etcd, two real lookup daemons and three real nsqds."""
 
@@ -129,9 +193,10 @@ class RedesignedSite:
         self.reusable: dict[tuple[int, int, bool], str] = {}
         self._bin, self._programs = bin_folder, programs
         self._start_etcd()
-        self._lookups = [self._start("nsqlookupd", number) for number in range(2)]
+        self._lookups = [self._start("nsqlookupd", number).http for number in range(2)]
         wait_for(self._leading_lookup, "a lookup daemon leads")
-        self._nsqds = [self._start("nsqd", number) for number in range(3)]
+        self._nsqds = {f"nsqd{number}": self._start("nsqd", number) for number in range(3)}
+        self.nodes = list(self._nsqds)
         wait_for(lambda: all(map(self._sees_all, self._lookups)), "nsqds are seen")
         hosts = ",".join(f"127.0.0.1:{port}" for port in self._lookups)
         self.url = f"nsq+lookupd://{hosts}"
@@ -154,13 +219,13 @@ class RedesignedSite:
         )
         wait_for(lambda: get(client, "/health")[0] == 200, "etcd is healthy")
 
-    def _start(self, program: str, number: int) -> int:
-        tcp, http, rpc, metric = free_ports(4)
+    def _start(self, program: str, number: int) -> _Ports:
+        ports = _Ports(*free_ports(4))
         flags = [
-            f"-tcp-address=127.0.0.1:{tcp}",
-            f"-http-address=127.0.0.1:{http}",
-            f"-rpc-port={rpc}",
-            f"-metric-address=127.0.0.1:{metric}",
+            f"-tcp-address=127.0.0.1:{ports.tcp}",
+            f"-http-address=127.0.0.1:{ports.http}",
+            f"-rpc-port={ports.rpc}",
+            f"-metric-address=127.0.0.1:{ports.metric}",
             "-broadcast-interface=lo",
             "-broadcast-address=127.0.0.1",
             "-cluster-id=nsqsmart",
@@ -170,7 +235,7 @@ class RedesignedSite:
         if program == "nsqd":
             flags += [f"-worker-id={number + 1}", "-data-path={home}"]
         self._programs.start(f"{program}{number}", self._bin / program, *flags)
-        return http
+        return ports
 
     def _leading_lookup(self) -> int | None:
         for port in self._lookups:
@@ -207,9 +272,53 @@ class RedesignedSite:
 
         wait_for(writable, f"topic {name} takes messages")
 
+    def leaders(self, topic: str) -> dict[int, str]:
+        names = {ports.http: name for name, ports in self._nsqds.items()}
+        return {number: names[http] for number, http in self._leaders(topic, "w").items()}
+
+    def in_sync(self, topic: str) -> dict[int, int]:
+        found = {}
+        for number, http in self._leaders(topic, "w").items():
+            query = f"topic={topic}&partition={number}"
+            _, document = get(http, f"/coordinator/stats?{query}")
+            for stats in (document or {}).get("topic_coord_stats") or ():
+                found[number] = len(stats["isr_stats"])
+        return found
+
+    def move_leader(self, topic: str, partition: int) -> None:
+        old = self.leaders(topic)[partition]
+        new = next(node for node in self.nodes if node != old)
+        places = f"move_from={self._distributed(old)}&move_to={self._distributed(new)}"
+        path = f"/topic/partition/move?topic={topic}&partition={partition}&move_leader=true"
+        status, answer = post(self._leading_lookup(), f"{path}&{places}")
+        assert status == 200, answer
+
+    def is_stable(self) -> bool:
+        """Whether a leader may be moved: the lookup daemon looks every minute or two."""
+        status, document = get(self._leading_lookup(), "/cluster/stats")
+        return status == 200 and document["stable"]
+
+    def _distributed(self, node: str) -> str:
+        ports = self._nsqds[node]
+        return f"127.0.0.1:{ports.rpc}:{ports.tcp}:{self.nodes.index(node) + 1}"
+
     def kill_leader(self, topic: str, partition: int) -> None:
-        leader = self._leaders(topic, "w")[partition]
-        self._programs.kill(f"nsqd{self._nsqds.index(leader)}")
+        self.kill(self.leaders(topic)[partition])
+
+    def kill(self, node: str) -> None:
+        self._programs.kill(node)
+
+    def terminate(self, node: str) -> None:
+        self._programs.terminate(node)
+
+    def hang(self, node: str) -> None:
+        self._programs.hang(node)
+
+    def wake(self, node: str) -> None:
+        self._programs.wake(node)
+
+    def restart(self, node: str) -> None:
+        self._programs.restart(node)
 
 
 REAL = {"original": ("NSQSMART_TEST_NSQ_BIN", OriginalSite)}
