@@ -43,7 +43,7 @@ _MOVED = Verdict(Outcome.UNCERTAIN, answered=True, retry=True, moved=True)
 def judge(error: TransportError, *, keyed: bool, retry_unanswered: bool) -> Verdict:
     """The table of DESIGN section 5, by row."""
     if isinstance(error, ServerError):
-        return _judge_code(error.code)
+        return _judge_code(error.code, exiting=error.detail.endswith(answers.EXITING))
     if isinstance(error, PoolTimeout):
         return Verdict(Outcome.NOT_SENT, answered=True, retry=False)
     if isinstance(error, ConnectError):
@@ -56,13 +56,14 @@ def judge(error: TransportError, *, keyed: bool, retry_unanswered: bool) -> Verd
     )
 
 
-def _judge_code(code: str) -> Verdict:
+def _judge_code(code: str, *, exiting: bool) -> Verdict:
     if code == answers.TOPIC_NOT_EXIST:
         return _MOVED._replace(outcome=Outcome.REJECTED)
     if code in answers.MOVED:
         return _MOVED
     if code in answers.PUBLISH_FAILED:
-        return Verdict(Outcome.UNCERTAIN, answered=True, retry=True)
+        # A node that ends refuses for a second while another one leads already.
+        return Verdict(Outcome.UNCERTAIN, answered=True, retry=True, moved=exiting)
     if code == answers.TOO_MUCH_WAITING:
         return Verdict(Outcome.REJECTED, answered=True, retry=True, elsewhere=False)
     if code == answers.BAD_PARTITION:

@@ -16,6 +16,8 @@ SUB_ORDER_IS_MUST = "E_SUB_ORDER_IS_MUST"
 MOVED = frozenset({NOT_LEADER, NOT_WRITABLE, TOPIC_NOT_EXIST})
 """The partition is, or is about to be, led elsewhere: look up again."""
 PUBLISH_FAILED = frozenset({"E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED"})
+EXITING = "exiting"
+"""The last word of such a refusal by a node that is about to end (cluster 5.1)."""
 UNAUTHORIZED = frozenset(
     {"E_AUTH_DISABLED", "E_AUTH_FIRST", "E_AUTH_FAILED", "E_UNAUTHORIZED", "E_AUTH_ERROR"}
 )

@@ -67,6 +67,13 @@ def test_codes(code: str, verdict: Verdict, keyed: bool, unanswered: bool) -> No
     assert judge(ServerError(code, "why"), keyed=keyed, retry_unanswered=unanswered) == verdict
 
 
+@pytest.mark.parametrize("detail", ["exiting", "PUB failed exiting"])
+def test_a_node_that_is_about_to_end_has_lost_its_lead(detail: str) -> None:
+    error = ServerError("E_PUB_FAILED", detail)
+    verdict = judge(error, keyed=True, retry_unanswered=False)
+    assert verdict == Verdict(UNCERTAIN, answered=True, retry=True, moved=True)
+
+
 FREELY = Verdict(NOT_SENT, answered=True, retry=True, moved=True)
 
 
