@@ -183,4 +183,4 @@ def test_a_real_cluster(real, row):
     mark = f"row{next(_rows)}"
     plan = Plan(site.url, topic, PARTITIONS, mark, pace=0.005, options={})
     verdict = play(site, row, plan, before=300)
-    verdict.check(patience=20.0 if row is leader_hangs else 1.0)
+    verdict.check(patience=1.0, hung=20.0 if row is leader_hangs else 0.0)

@@ -37,6 +37,7 @@ def record(number: int, offset: int, *, internal_id: int = 0, stream: str = KEYE
         {"failures": [Failure(KEYED, 0, PublishFailed("x", answered=False), 1.0)]},
         {"gaps": {("loss", 0): Gaps(3.0, 3.0, 3.0), ("loss", 1): Gaps(4.1, 1.0, 3.0)}},
         {"gaps": {("loss", 0): Gaps(3.0, 4.1, 3.0)}},
+        {"gaps": {("return", 0): Gaps(4.1, 3.0, 3.0)}},
     ],
 )
 def test_what_was_not_promised_is_found(bad):
@@ -48,6 +49,9 @@ def test_what_was_promised_is_passed():
     GOOD.check(patience=1.0)
     replace(GOOD, failures=failures((KEYED, 0), (ASYNC_KEYED, 1))).check(patience=1.0)
     replace(GOOD, gaps={("loss", 0): Gaps(9.0, 9.0, 3.0)}).check(patience=None)
+    replace(GOOD, gaps={("loss", 0): Gaps(9.0, 9.0, 3.0)}).check(patience=1.0, hung=5.0)
+    with pytest.raises(AssertionError):
+        replace(GOOD, gaps={("return", 0): Gaps(9.0, 9.0, 3.0)}).check(patience=1.0, hung=5.0)
 
 
 def test_a_batch_has_one_error():
