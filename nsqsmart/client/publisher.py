@@ -45,7 +45,6 @@ class Publisher:
         """Until when nothing follows an unanswered keyed command (reliability O4)."""
         self._counts: dict[str, int] = {}
         self._routes: dict[str, tuple[Topology, tuple[Route, ...]]] = {}
-        self._turn = random.randrange(1 << 16)  # noqa: S311 - spreads producers
         self._patience = config.response_timeout or _RESPONSE_TIMEOUT
         self._patience_redesigned = config.response_timeout or _RESPONSE_TIMEOUT_REDESIGNED
         self._rotation = Rotation(random.randrange(1 << 16))  # noqa: S311 - spreads producers
@@ -64,8 +63,9 @@ class Publisher:
 
     def choose(self, routes: Sequence[Route], now: float) -> Route:
         """The next of *routes*, none that is out of order where there is another."""
-        self._turn = turn = self._turn + 1
         if not self.outages.nodes:
+            rotation = self._rotation
+            rotation.turn = turn = rotation.turn + 1
             return routes[turn % len(routes)]
         target = self.pick([route.target for route in routes], now=now)
         return next(route for route in routes if route.target is target)

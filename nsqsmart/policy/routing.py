@@ -132,17 +132,18 @@ class Rotation:
     """
 
     def __init__(self, start: int = 0) -> None:
-        self._turn = start
+        self.turn = start
+        """Whose turn it was last; who takes one without :meth:`pick` counts it here."""
 
     def pick(self, targets: Sequence[Target], avoid: Collection[Address] = ()) -> Target:
         """The next target; *targets* must not be empty."""
-        self._turn = turn = self._turn + 1
+        self.turn = turn = self.turn + 1
         count = len(targets)
         if avoid:
             for step in range(count):
                 target = targets[(turn + step) % count]
                 if target.address not in avoid:
                     # The turn is taken here, or whoever stands behind a dead node has two.
-                    self._turn = turn + step
+                    self.turn = turn + step
                     return target
         return targets[turn % count]
