@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nsqsmart.client.pending import Pending
     from nsqsmart.client.producer import Producer
     from nsqsmart.client.receipt import Receipt
+    from nsqsmart.client.running import run
     from nsqsmart.client.shared_producer import publish
     from nsqsmart.config import AdminConfig, ConsumerConfig, ProducerConfig
     from nsqsmart.errors import NsqError, Outcome, PublishError
@@ -51,6 +52,7 @@ __all__ = [
     "__version__",
     "errors",
     "publish",
+    "run",
     "tracing",
 ]
 
@@ -72,6 +74,7 @@ _HOMES = {
     "Receipt": "nsqsmart.client.receipt",
     "Requeue": "nsqsmart.client.message",
     "publish": "nsqsmart.client.shared_producer",
+    "run": "nsqsmart.client.running",
 }
 
 

@@ -1,4 +1,4 @@
-"""The arguments of publish calls, checked before anything is sent."""
+"""The arguments of calls, checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -85,6 +85,15 @@ def check_timeout(timeout: object) -> float:
     if not 0 <= timeout < math.inf:
         raise ConfigError(f"timeout {timeout!r} must be 0 or more seconds, and finite")
     return float(timeout)
+
+
+def check_count(name: str, count: object, least: int) -> int:
+    """A whole number, *least* or more."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"{name} must be a whole number, not {type(count).__name__}")
+    if count < least:
+        raise ConfigError(f"{name} {count} must be {least} or more")
+    return count
 
 
 def check_delay(delay: object) -> int | None:

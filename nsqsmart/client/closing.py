@@ -19,7 +19,8 @@ _CLOSE_WAIT = 1.0
 class CloseReport:
     """How a close ended.
 
-    ``finished``, ``requeued`` and ``failed`` count over the consumer's life; ``abandoned`` holds
+    ``finished``, ``requeued`` and ``failed`` count over the consumer's life; ``given_up`` of the
+    finished ones went to ``on_giving_up`` or the dead letters, or were skipped. ``abandoned`` holds
     the ids (16 bytes) of messages whose handlers still ran at the deadline: their answers are
     dropped, and the server delivers them again.
     """
@@ -28,6 +29,7 @@ class CloseReport:
     requeued: int
     failed: int
     abandoned: tuple[bytes, ...] = ()
+    given_up: int = 0
 
     @property
     def clean(self) -> bool:
@@ -44,10 +46,14 @@ def drain(engine: Engine, deadline: float) -> CloseReport:
     engine.crew.dismiss()
     abandoned = engine.crew.join(deadline)
     for message in abandoned:
-        if not message.answered:
-            message.give_back()
+        message.give_back()
+    engine.holdings.give_back()
     for subscription in subscriptions:
+        if subscription.lane:
+            # Heads that have failed since.
+            subscription.lane.release_held()
         subscription.send_all()
+    engine.giving_up.close(deadline)
     engine.ticker.close()
     for subscription in {*engine.snapshot(), *subscriptions}:
         subscription.hang_up()
@@ -68,10 +74,11 @@ def _stop_deliveries(subscriptions: list[Subscription], deadline: float) -> None
 
 def report(engine: Engine, abandoned: tuple[bytes, ...] = ()) -> CloseReport:
     """The counts so far."""
-    tallies = engine.crew.tallies
+    tallies, holdings = engine.crew.tallies, engine.holdings
     return CloseReport(
-        sum(tally.finished for tally in tallies),
-        sum(tally.requeued for tally in tallies),
+        sum(tally.finished for tally in tallies) + holdings.finished,
+        sum(tally.requeued for tally in tallies) + holdings.requeued,
         sum(tally.failed for tally in tallies),
         abandoned,
+        engine.giving_up.given_up,
     )

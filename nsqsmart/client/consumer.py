@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
-from queue import SimpleQueue
+from collections.abc import Callable, Iterator
 from time import monotonic
 from types import TracebackType
 from typing import Self
 
+from nsqsmart.client.arguments import check_count, check_timeout
 from nsqsmart.client.closing import CloseReport, drain, report
-from nsqsmart.client.crew import Handler
 from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
 from nsqsmart.client.engine import Engine
-from nsqsmart.client.signals import signals_to
+from nsqsmart.client.giving_up import GivingUp, check_giving_up
+from nsqsmart.client.health import Health
+from nsqsmart.client.message import Message
+from nsqsmart.client.pulling import Puller
+from nsqsmart.client.recruiting import recruiter
+from nsqsmart.client.results import BatchHandler, Handler
+from nsqsmart.client.running import run
+from nsqsmart.client.vitals import health
 from nsqsmart.config import ConsumerConfig, resolve
 from nsqsmart.errors import ClientClosed, UsedAfterFork
 from nsqsmart.names import check_channel, check_topic
 from nsqsmart.net.threads import spawn
-
-_SIGNAL = object()
 
 
 class Consumer:
     """Subscribes to every partition of a topic and runs *handler* for each message.
 
     Returning finishes the message; raising requeues it and slows the consumer down;
-    :class:`~nsqsmart.client.message.Requeue`, raised or returned, says how. Delivery is at least
-    once: a handler must bear seeing a message twice.
+    :class:`~nsqsmart.client.message.Requeue`, raised or returned, says how, and False requeues.
+    Without a handler messages are pulled: :meth:`poll`, or ``for message in consumer``, and
+    nothing is answered for you. Delivery is at least once: bear seeing a message twice.
 
     Args:
         topic, channel: 1 to 64 characters of letters, digits, ``.``, ``_`` and ``-``; both may
             end in ``#ephemeral``.
         handler: a plain function of one :class:`~nsqsmart.client.message.Message`.
+        batch_handler: one of a list of them instead: up to ``batch_max_messages``, or what came
+            in ``batch_max_delay``; at once where the servers wait for answers. Returning finishes
+            what it has not answered, raising requeues that. On an ordered topic a batch has at
+            most one message of a partition, for the server gives one at a time.
         address: as for :class:`~nsqsmart.client.producer.Producer`.
         config: a :class:`~nsqsmart.config.ConsumerConfig` instead of the defaults.
         **options: any option by its name, as ``workers=8``.
@@ -46,23 +55,30 @@ class Consumer:
         self,
         topic: str,
         channel: str,
-        handler: Handler,
+        handler: Handler | None = None,
         *,
+        batch_handler: BatchHandler | None = None,
         address: str | None = None,
         config: ConsumerConfig | None = None,
         **options: object,
     ) -> None:
         self._names = (check_topic(topic), check_channel(channel))
-        self._handler = _check_handler(handler)
+        self._address = address
         self._endpoint, self._config = resolve(ConsumerConfig, address, options, config=config)
+        self._recruit = recruiter(handler, batch_handler, self._config)
+        check_giving_up(self._config, topic)
         prepare_endpoint(self._endpoint)
         self._engine: Engine | None = None
         self._process = os.getpid()
-        self._lock = threading.Lock()  # guards the two below
+        self._tell: Callable[[object], None] = _nobody
+        self._paused = False
+        self._max_in_flight = self._config.max_in_flight
+        self._lock = threading.Lock()  # guards the four below
         self._closing = False
+        self._started = False
+        self._error: BaseException | None = None
         self._report: CloseReport | None = None
         self._ended = threading.Event()
-        self._tokens: SimpleQueue[object] = SimpleQueue()
 
     def start(self) -> Self:
         """Look up, dial and subscribe; returns after the servers' first answers.
@@ -78,54 +94,62 @@ class Consumer:
         if self._closing:
             raise ClientClosed("the Consumer was closed")
         endpoint = open_endpoint(self._endpoint)
-        self._engine = Engine(self._names, self._handler, endpoint, self._config, self._tokens.put)
+        giving_up = GivingUp(self._config, self._address)
+        self._engine = engine = Engine(
+            self._names, self._recruit, endpoint, self._config, giving_up, self._stop
+        )
+        engine.set_max_in_flight(self._max_in_flight)
+        engine.pause(self._paused)
         try:
-            self._engine.start()
+            engine.start()
         except BaseException:
             self.close(timeout=0)
             raise
+        with self._lock:
+            self._started = True
+            error = self._error
+        if error is not None:
+            self._close_behind()
         return self
 
     def run(self) -> CloseReport:
         """Start, and block until SIGINT, SIGTERM or close(); then drain.
 
-        Signal handlers are installed in the main thread only, and restored. A second signal ends
-        the drain at once. SystemExit or KeyboardInterrupt from a handler, and NotAuthorized, end
-        it and are raised here.
+        As :func:`nsqsmart.run` with this one alone.
         """
-        tokens = self._tokens
-        with signals_to(lambda: tokens.put(_SIGNAL)):
-            self.start()
-            token = tokens.get()
-            # On a thread of its own, so that this one can hear a second signal.
-            spawn("closer", lambda: self._close(None))
-            while not self._ended.is_set():
-                if tokens.get() is _SIGNAL:
-                    raise KeyboardInterrupt
-        if isinstance(token, BaseException):
-            raise token
-        return self.close()
+        (only,) = run(self)
+        return only
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until it has been closed; False after *timeout* seconds."""
+        """Wait until it has been closed; False after *timeout* seconds.
+
+        SystemExit or KeyboardInterrupt from a handler, and NotAuthorized, close it and are raised.
+        """
         self._check_process()
-        return self._ended.wait(timeout)
+        ended = self._ended.wait(timeout)
+        if ended and self._error is not None:
+            raise self._error
+        return ended
 
     def close(self, timeout: float | None = None) -> CloseReport:
         """Drain within *timeout* seconds (default ``close_timeout``) and end every thread.
 
-        Running handlers may finish; messages that no handler has seen go back at once. May be
-        called twice and from any thread; from a handler it returns at once, and the drain goes on
-        behind it, so that the handler's own message is answered.
+        Running handlers and ``with message:`` blocks may finish; messages that nobody has begun
+        with, and those detached or pulled, go back at once. May be called twice and from any
+        thread; from a handler it returns at once, and the drain goes on behind it, so that the
+        handler's own message is answered.
         """
         self._check_process()
         if self._engine is not None and self._engine.crew.is_handling():
-            spawn("closer", lambda: self._close(timeout))
+            self._close_behind(timeout)
             return report(self._engine)
         return self._close(timeout)
 
+    def _close_behind(self, timeout: float | None = None) -> None:
+        spawn("closer", lambda: self._close(timeout))
+
     def _close(self, timeout: float | None) -> CloseReport:
-        limit = self._config.close_timeout if timeout is None else timeout
+        limit = self._config.close_timeout if timeout is None else check_timeout(timeout)
         with self._lock:
             first, self._closing = not self._closing, True
         if not first:
@@ -133,8 +157,79 @@ class Consumer:
         elif self._engine is not None:
             self._report = drain(self._engine, monotonic() + limit)
         self._ended.set()
-        self._tokens.put(None)
+        self._tell(None)
         return self._report or CloseReport(0, 0, 0)
+
+    def _stop(self, error: BaseException) -> None:
+        """From inside, on any thread: drain, and raise *error* for whoever waits."""
+        with self._lock:
+            self._error = self._error or error
+            started = self._started
+        self._tell(error)
+        if self._engine is not None:
+            self._engine.crew.end(error)
+        if started:
+            self._close_behind()
+
+    def poll(self, max_messages: int = 1, timeout: float | None = None) -> list[Message]:
+        """Take up to *max_messages*: as soon as one is there, with all that have come.
+
+        Only without a handler, from any thread. Waits *timeout* seconds, None until a message
+        comes or it is closed; then the list is empty. Every message is yours: answer it, or use it
+        as a context manager, before its ``deadline``. Raises ClientClosed after close(),
+        RuntimeError before start(), and NotAuthorized if that ended it.
+        """
+        puller = self._puller()
+        if self._ended.is_set():
+            raise ClientClosed("the Consumer was closed")
+        count = check_count("max_messages", max_messages, 1)
+        return puller.take(count, None if timeout is None else check_timeout(timeout))
+
+    def __iter__(self) -> Iterator[Message]:
+        """One message after another, as :meth:`poll` gives them, until it is closed."""
+        puller = self._puller()
+        while found := puller.take(1, None):
+            yield found[0]
+
+    def _puller(self) -> Puller:
+        self._check_process()
+        if self._engine is None:
+            raise RuntimeError("the Consumer was not started: use it in a with block, or start()")
+        crew = self._engine.crew
+        if isinstance(crew, Puller):
+            return crew
+        raise RuntimeError("this Consumer has a handler, which gets the messages")
+
+    def pause(self) -> None:
+        """Ask for no more messages until :meth:`resume`; those delivered are still handled."""
+        self._set_paused(paused=True)
+
+    def resume(self) -> None:
+        """End a :meth:`pause`."""
+        self._set_paused(paused=False)
+
+    def _set_paused(self, *, paused: bool) -> None:
+        self._check_process()
+        self._paused = paused
+        if self._engine is not None:
+            self._engine.pause(paused)
+
+    def set_max_in_flight(self, count: int) -> None:
+        """Let *count* messages be in flight from now on; 0 stops deliveries.
+
+        What is in flight beyond that stays. Raises TypeError, ConfigError below 0.
+        """
+        self._check_process()
+        self._max_in_flight = check_count("max_in_flight", count, 0)
+        if self._engine is not None:
+            self._engine.set_max_in_flight(count)
+
+    def health(self) -> Health:
+        """How it is, as far as it knows; asks nobody."""
+        self._check_process()
+        if self._closing:
+            return Health("closed")
+        return Health("idle") if self._engine is None else health(self._engine)
 
     def is_starved(self) -> bool:
         """Whether a connection has nearly used up its share of ``max_in_flight``."""
@@ -157,6 +252,19 @@ class Consumer:
     ) -> None:
         self.close()
 
+    def check_runnable(self) -> None:
+        """Raise RuntimeError if :func:`nsqsmart.run` would block with nobody to handle messages."""
+        if self._recruit is Puller:
+            raise RuntimeError("this Consumer has no handler: iterate over it, or poll()")
+
+    def on_end(self, tell: Callable[[object], None]) -> None:
+        """Have *tell* called with what ends it from inside, and with None when it has ended."""
+        self._tell = tell
+
+    def has_ended(self) -> bool:
+        """Whether it was closed, and that is over."""
+        return self._ended.is_set()
+
     def __repr__(self) -> str:
         topic, channel = self._names
         return f"<Consumer {topic}/{channel} at {self._endpoint}>"
@@ -174,19 +282,12 @@ class Consumer:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._tokens = SimpleQueue()
-        self._closing, self._report = False, None
+        self._closing = self._started = False
+        self._error = self._report = None
         for subscription in list(engine.subscriptions) if engine else ():
             if subscription.connection:
                 subscription.connection.drop()
 
 
-def _check_handler(handler: object) -> Handler:
-    if not callable(handler):
-        raise TypeError(f"handler must be callable, not {type(handler).__name__}")
-    target = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
-    if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):
-        raise TypeError(
-            "handler is an async function; give a plain one (or call asyncio.run in it)"
-        )
-    return handler
+def _nobody(_token: object) -> None:
+    """Listens to nothing."""

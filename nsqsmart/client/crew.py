@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic
-from typing import Protocol
 
-from nsqsmart.client.message import Message, Requeue
+from nsqsmart.client.message import Message, Requeue, wish_of
+from nsqsmart.client.results import Handler, Results
+from nsqsmart.client.staff import Boss, Tally, flush_all, turn_away
+from nsqsmart.errors import AlreadyResponded
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.threads import Thread, spawn
 
 log = logging.getLogger("nsqsmart")
-
-Handler = Callable[[Message], object]
-
-
-class Boss(Protocol):
-    """What the crew tells its consumer."""
-
-    draining: bool
-    watching: bool
-    """Whether results matter to the backoff just now."""
-
-    def on_result(self, message: Message, *, ok: bool) -> None:
-        """A handler succeeded, or failed in a way that speaks for backing off."""
-
-    def on_fatal(self, error: BaseException) -> None:
-        """A handler raised SystemExit or KeyboardInterrupt: stop, and raise it from run()."""
-
-
-class Tally:
-    """Counts of one thread that runs the handler; only that thread writes them."""
-
-    __slots__ = ("current", "expired", "failed", "finished", "requeued")
-
-    def __init__(self) -> None:
-        self.finished = self.requeued = self.failed = self.expired = 0
-        self.current: Message | None = None
 
 
 class Crew:
@@ -52,7 +27,8 @@ class Crew:
         self._boss = boss
         self._workers = workers
         self._threads: list[Thread] = []
-        self._warned = False
+        self._results = Results()
+        self._most_attempts = boss.giving_up.most_attempts
         self.inbox: SimpleQueue[Message | None] = SimpleQueue()
         self.dirty: deque[Outbox] = deque()
         self._tallies: dict[int, Tally] = {}
@@ -94,7 +70,10 @@ class Crew:
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))
-        return [tally.current for tally in self.tallies if tally.current is not None]
+        return [message for tally in self.tallies for message in tally.in_hand()]
+
+    def end(self, error: BaseException | None) -> None:
+        """Nobody waits here."""
 
     def _tally(self) -> Tally:
         """The counts of the calling thread."""
@@ -102,108 +81,86 @@ class Crew:
 
     def _work(self) -> None:
         tally = self._tally()
-        inbox, handle, flush = self.inbox, self._handle, self._flush
+        inbox, flush = self.inbox, self._flush
         get, is_empty = inbox.get, inbox.empty
         while (message := get()) is not None:
-            handle(message, tally)
+            try:
+                self._handle(message, tally)
+            except Exception:
+                # A worker less would be found out when none is left.
+                log.exception("a worker failed on %r", message)
+                tally.current = None
             if is_empty():
                 # Nobody will come by to reach the threshold: send what waits.
                 flush()
         flush()
 
     def _flush(self) -> None:
-        while self.dirty:
-            try:
-                outbox = self.dirty.popleft()
-            except IndexError:
-                return
-            outbox.flush()
+        flush_all(self.dirty)
 
     def _handle(self, message: Message, tally: Tally) -> None:
         if self._boss.draining or monotonic() >= message.deadline:
-            self._turn_away(message, tally)
+            turn_away(message, tally)
             return
         tally.current = message
         if message.life is not None:
             message.life.note("started")
         try:
-            result = self._handler(message)
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is its answer
+            if message.attempts > self._most_attempts:
+                message.skip()
+                result = None
+            else:
+                result = self._handler(message)
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
             self._failed(message, tally, error)
-        except BaseException as error:  # noqa: BLE001 - SystemExit, KeyboardInterrupt
-            self._failed(message, tally, error)
-            self._boss.on_fatal(error)
         else:
-            if result is None or result is True:
+            wish = None if result is None else self._results.read(result)
+            if wish is None:
                 self._succeeded(message, tally)
             else:
-                self._returned(message, tally, result)
+                self._requeue(message, tally, wish)
         tally.current = None
         lane = message.lane
-        if lane is not None:
+        if lane is not None and message.holder is None:
             lane.done(message, finished=message.finished)
 
     def _succeeded(self, message: Message, tally: Tally) -> None:
+        if message.holder is not None:
+            return  # detached: whoever has it answers
         if not message.answered:
             message.finish()
-        tally.finished += 1
+        if message.slows is not None:
+            tally.requeued += 1
+            if message.slows:
+                self._boss.on_result(message, ok=False)
+            return
+        if message.finished:
+            tally.finished += 1
+        else:
+            tally.expired += 1
         if self._boss.watching:
             self._boss.on_result(message, ok=True)
 
     def _failed(self, message: Message, tally: Tally, error: BaseException) -> None:
-        wish = error if isinstance(error, Requeue) else Requeue()
         if not isinstance(error, Requeue):
             tally.failed += 1
             log.error("handler failed on %r", message, exc_info=error)
             if message.life is not None:
                 # Not its text, which may hold the body.
                 message.life.error = type(error).__name__
-        self._requeue(message, tally, wish)
+        self._requeue(message, tally, wish_of(error))
+        if not isinstance(error, Exception):
+            self._boss.on_fatal(error)
 
     def _requeue(self, message: Message, tally: Tally, wish: Requeue) -> None:
-        tally.requeued += 1
+        if message.holder is not None:
+            with suppress(AlreadyResponded):
+                message.requeue(wish.delay, backoff=wish.backoff)
+            return
         if wish.backoff:
             # RDY 0 before REQ: sent back without a delay it would be here again at once.
             self._boss.on_result(message, ok=False)
         if not message.answered:
             message.requeue(wish.delay, backoff=wish.backoff)
-
-    def _returned(self, message: Message, tally: Tally, result: object) -> None:
-        """Something else than None and True."""
-        if isinstance(result, Requeue):
-            self._requeue(message, tally, result)
-        elif result is False:
-            self._requeue(message, tally, Requeue())
-        elif inspect.isawaitable(result) or inspect.isgenerator(result):
-            close = getattr(result, "close", None)
-            if close:
-                close()
-            log.error(
-                "the handler returned %s: it did not run; give a plain function",
-                type(result).__name__,
-            )
-            self._requeue(message, tally, Requeue())
-        else:
-            if not self._warned:
-                self._warned = True
-                log.warning(
-                    "the handler returned %s, taken for success: return None, True, "
-                    "False or Requeue",
-                    type(result).__name__,
-                )
-            self._succeeded(message, tally)
-
-    def _turn_away(self, message: Message, tally: Tally) -> None:
-        """Not handled: it has expired, or the consumer drains and gives it back."""
-        if message.answered:
-            return
-        if message.expired:
-            tally.expired += 1
-            message.answered = True
-            if message.life is not None:
-                message.life.note("timed_out")
-        else:
-            message.give_back()
-            tally.requeued += 1
-        if message.lane is not None:
-            message.lane.done(message, finished=False)
+        tally.finished += message.finished
+        tally.requeued += not message.finished

@@ -8,10 +8,14 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-from nsqsmart.client.crew import Crew, Handler
 from nsqsmart.client.directory import Directory
-from nsqsmart.client.keeper import Keeper
+from nsqsmart.client.giving_up import GivingUp
+from nsqsmart.client.holding import Holdings
+from nsqsmart.client.keeper import Keeper, Place, place_of
+from nsqsmart.client.lanes import report_violation
 from nsqsmart.client.message import Message
+from nsqsmart.client.rounds import Rounds
+from nsqsmart.client.staff import Recruit
 from nsqsmart.client.subscribing import (
     Assumptions,
     check_ordered,
@@ -38,35 +42,44 @@ _ACK_AGE = 0.005
 class Engine:
     """Everything that lives from start() to close() of one Consumer, in one process.
 
-    *on_stop* is called, from any thread, when something ends it from inside.
+    *recruit* makes its staff; *on_stop* is called, from any thread, when something ends it from
+    inside.
     """
 
     def __init__(
         self,
         names: tuple[str, str],
-        handler: Handler,
+        recruit: Recruit,
         endpoint: Endpoint,
         config: ConsumerConfig,
+        giving_up: GivingUp,
         on_stop: Callable[[BaseException], None],
     ) -> None:
         self.topic, self.channel = names
         self.config = config
+        self.giving_up = giving_up
         self.draining = False
+        self.paused = False
         self.watching = False
+        self.reached = False
         self.late_answers = 0
         self.order_violations = 0
         self._on_stop = on_stop
         self._assumed = Assumptions()
         self._greetings: dict[bool, Greeting] = {False: make_greeting(config)}
-        self._changed = threading.Condition(threading.Lock())  # guards the four below
+        self._changed = threading.Condition(threading.Lock())  # guards the six below
+        self._max_in_flight = config.max_in_flight
+        self.troubles: dict[Place, NsqError] = {}
         self._flow = FlowControl(FlowLimits(), random.choice)
         self.subscriptions: set[Subscription] = set()
         self._answered = 0
         self._first_error: SubscribeError | None = None
         self.directory = Directory(endpoint, config, READ)
         self.keeper = Keeper(self.directory, self.topic, self._subscribe)
-        self.crew = Crew(handler, self, config.workers)
-        self.ticker = Ticker(f"ticker-{self.topic}", self._sweep, _ACK_AGE)
+        self.holdings = Holdings(self)
+        self.crew = recruit(self)
+        self._rounds = Rounds(self)
+        self.ticker = Ticker(f"ticker-{self.topic}", self._rounds.sweep, _ACK_AGE)
         self._flow_is_ordered: bool | None = None
 
     def start(self) -> None:
@@ -77,7 +90,7 @@ class Engine:
         """
         self.crew.start()
         self.ticker.start()
-        self._watch_silence()
+        self._rounds.start()
         self.ticker.at(monotonic() + self.config.rdy_redistribute_interval, self._rotate)
         self.keeper.start()
         deadline = monotonic() + self.config.dial_timeout
@@ -120,10 +133,13 @@ class Engine:
         if ordered == self._flow_is_ordered:
             return
         config = self.config
-        limits = FlowLimits(
-            config.max_in_flight, config.backoff_multiplier, config.max_backoff_duration, ordered
-        )
         with self._changed:
+            limits = FlowLimits(
+                self._max_in_flight,
+                config.backoff_multiplier,
+                config.max_backoff_duration,
+                ordered,
+            )
             self._flow_is_ordered = ordered
             self._flow = FlowControl(limits, random.choice)
             now = monotonic()
@@ -137,7 +153,10 @@ class Engine:
         """RDY for the new one, less for the others."""
         log.info("subscribed to %s", subscription.describe())
         self.keeper.established(subscription)
+        self._rounds.check_touches(subscription)
         with self._changed:
+            self.reached = True
+            self.troubles.pop(place_of(subscription.target), None)
             self._answered += 1
             self._changed.notify_all()
             self._flow.connect(subscription, subscription.max_rdy, monotonic())
@@ -156,6 +175,7 @@ class Engine:
         flipped = isinstance(reason, ServerError) and self._assumed.flip(reason.code)
         error = permanent_error(reason, self.topic, self.channel)
         with self._changed:
+            self.troubles[place_of(subscription.target)] = reason
             self.subscriptions.discard(subscription)
             self._flow.disconnect(subscription, monotonic())
             if not began and not flipped:
@@ -188,17 +208,7 @@ class Engine:
     def on_out_of_order(self, message: Message, before: tuple[int, int]) -> bool:
         """Offset grew and internal id fell; whether to go on."""
         self.order_violations += 1
-        log.error(
-            "%r out of order: offset %s and internal id %s came after %s and %s",
-            message,
-            message.offset,
-            message.internal_id,
-            *before,
-        )
-        choice = self.config.on_order_violation
-        if callable(choice):
-            return choice(message) is not False
-        return choice == "warn"
+        return report_violation(message, before, self.config.on_order_violation)
 
     # What the crew tells.
 
@@ -238,38 +248,34 @@ class Engine:
             self._apply()
         self.ticker.at(monotonic() + self.config.rdy_redistribute_interval, self._rotate)
 
-    def _watch_silence(self) -> None:
-        now = monotonic()
-        for subscription in self.snapshot():
-            subscription.watch(now)
-            if not self.config.workers and subscription.outbox:
-                # The handler runs on the reader's thread, which cannot answer meanwhile.
-                subscription.outbox.answer_heartbeat()
-        interval = self.config.heartbeat_interval or 30.0
-        self.ticker.at(now + interval / 2, self._watch_silence)
-
-    def _sweep(self) -> bool:
-        """Send what waits; True while something still does."""
-        for subscription in self.snapshot():
-            if subscription.outbox and subscription.outbox.dirty:
-                subscription.outbox.flush(wait=False)
-        return any(sub.outbox and sub.outbox.dirty and sub.live for sub in self.snapshot())
-
     # Flow.
 
     def _apply(self) -> None:
         """Bring every connection's RDY to its level: lower before raising."""
         with self._changed:
+            stopped = self.draining or self.paused
             live = [sub for sub in self.subscriptions if sub.outbox]
             before = {sub: sub.outbox.rdy for sub in live if sub.outbox}
             for sub in live:
                 if sub.outbox:
-                    sub.outbox.rdy = 0 if self.draining else self._flow.target(sub)
+                    sub.outbox.rdy = 0 if stopped else self._flow.target(sub)
         for sub in sorted(
             live, key=lambda sub: (sub.outbox.rdy - before[sub]) if sub.outbox else 0
         ):
             if sub.outbox:
                 sub.outbox.flush()
+
+    def pause(self, paused: bool) -> None:  # noqa: FBT001 - it is the only thing said
+        """RDY 0 everywhere, or what it would be."""
+        self.paused = paused
+        self._apply()
+
+    def set_max_in_flight(self, count: int) -> None:
+        """Share out *count* from now on."""
+        with self._changed:
+            self._max_in_flight = count
+            self._flow.set_max_in_flight(count)
+        self._apply()
 
     def is_starved(self) -> bool:
         """Whether a connection has nearly used up its share of ``max_in_flight``."""

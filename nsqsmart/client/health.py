@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class Health:
     """``state`` is "idle" before the first use, "ready", "degraded", "failing" or "closed".
 
-    ``ok`` is False for the last two: what is tried now is expected to fail. ``reasons`` say why it
-    is not "ready".
+    A Consumer that was started is "discovering" until it has reached a lookup and subscribed to an
+    nsqd. ``ok`` is False for "failing" and "closed": what is tried now is expected to fail.
+    ``reasons`` say why it is not "ready".
     """
 
     state: str

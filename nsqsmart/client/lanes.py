@@ -22,6 +22,7 @@ log = logging.getLogger("nsqsmart")
 
 _LOUD_AT = (10, 20, 50)
 _MAX_DOUBLINGS = 30
+_MARGIN = 0.1
 
 
 class Line(Source, Protocol):
@@ -133,7 +134,9 @@ class Lane:
         if message.life is not None:
             message.life.note("blocked", delay)
         self._held = message
-        self._wait(message, monotonic() + max(0.0, delay))
+        # Beyond its latest time no TOUCH keeps it.
+        until = min(monotonic() + max(0.0, delay), message.latest - _MARGIN)
+        self._wait(message, until)
 
     def release_held(self) -> None:
         """At close: give back at once what is held."""
@@ -150,9 +153,23 @@ class Lane:
         if now >= until or not self._subscription.live:
             self.release_held()
             return
-        touch_at = message.received_at + self._subscription.msg_timeout / 2
-        if now >= touch_at:
+        half = self._subscription.msg_timeout / 2
+        if now >= message.deadline - half and message.deadline < message.latest:
             self._subscription.send_touch(message)
-            message.received_at = now
-            touch_at = now + self._subscription.msg_timeout / 2
+            message.extend()
+        touch_at = message.deadline - half if message.deadline < message.latest else until
         self._owner.at(min(until, touch_at), lambda: self._wait(message, until))
+
+
+def report_violation(message: Message, before: tuple[int, int], choice: object) -> bool:
+    """Log that *message* came out of order; whether *choice*, the option, wants to go on."""
+    log.error(
+        "%r out of order: offset %s and internal id %s came after %s and %s",
+        message,
+        message.offset,
+        message.internal_id,
+        *before,
+    )
+    if callable(choice):
+        return choice(message) is not False
+    return choice == "warn"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from time import monotonic
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from nsqsmart.client.trace_log import Life
 from nsqsmart.errors import AlreadyResponded
@@ -20,6 +21,22 @@ class Queue(Protocol):
         """The handler of *message* has ended."""
 
 
+class Holder(Protocol):
+    """Who knows which messages are in an application's hands without a handler that runs."""
+
+    def begin(self, message: Message) -> None:
+        """A ``with`` block of *message* begins, in the calling thread."""
+
+    def let_go(self, message: Message, *, ok: bool | None) -> bool:
+        """*message* is about to be answered; False if it was given back meanwhile.
+
+        *ok* is what that says to the backoff, None if nothing.
+        """
+
+    def done(self, message: Message) -> None:
+        """Its answer is on the way."""
+
+
 class Source(Protocol):
     """The subscription a message came from, as far as the message needs it."""
 
@@ -28,6 +45,7 @@ class Source(Protocol):
     target: Target
     heard_at: float
     msg_timeout: float
+    max_msg_timeout: float
 
     @property
     def lane(self) -> Queue | None:
@@ -48,6 +66,15 @@ class Source(Protocol):
 
     def send_requeue(self, message: Message, delay: float) -> None:
         """REQ, now."""
+
+    def hold(self, message: Message) -> Holder:
+        """From now on no handler answers for *message*."""
+
+    def forget(self, message: Message) -> None:
+        """It has expired, or its connection is gone: nothing is sent."""
+
+    def give_up(self, message: Message) -> bool:
+        """Pass *message* on to who takes what cannot be handled, then FIN."""
 
 
 def _check_delay(delay: float | None) -> float | None:
@@ -71,8 +98,18 @@ class Requeue(Exception):
         self.backoff = backoff
 
 
+def wish_of(error: BaseException) -> Requeue:
+    """What a handler that raised *error* wants: what ends the process delays no message."""
+    if isinstance(error, Requeue):
+        return error
+    return Requeue() if isinstance(error, Exception) else Requeue(0.0)
+
+
 class Message:
-    """One delivery; it belongs to the thread that handles it.
+    """One delivery; it belongs to the thread that handles it, until :meth:`detach`.
+
+    As a context manager it is finished at the end of the block, and requeued if that raises; a
+    :class:`Requeue` raised there says how, and goes no further.
 
     Attributes:
         body: bytes.
@@ -82,6 +119,7 @@ class Message:
         offset, size: where its record lies in the partition's log; None unless ordered or
             ``positions=True``.
         received_at: monotonic seconds.
+        deadline: when the server gives it to somebody else (monotonic seconds), unless touched.
         life: where its events are logged; None unless it is traced.
     """
 
@@ -90,13 +128,17 @@ class Message:
         "answered",
         "attempts",
         "body",
+        "deadline",
         "finished",
+        "holder",
         "id",
         "life",
         "offset",
         "received_at",
         "size",
+        "slows",
         "subscription",
+        "taken",
         "timestamp",
     )
 
@@ -113,9 +155,13 @@ class Message:
         self.attempts = attempts
         self.id = message_id
         self.body = body
-        self.received_at = subscription.heard_at
+        self.received_at = heard_at = subscription.heard_at
+        self.deadline: float = heard_at + subscription.msg_timeout
         self.answered = False
         self.finished = False
+        self.slows: bool | None = None  # requeued, and whether to slow down for it
+        self.taken = False  # given back behind the application's back
+        self.holder: Holder | None = None
         self.offset: int | None = None
         self.size: int | None = None
         self.life: Life | None = None
@@ -175,9 +221,9 @@ class Message:
         return found if isinstance(found, str) else None
 
     @property
-    def deadline(self) -> float:
-        """When the server gives it to somebody else (monotonic seconds), unless touched."""
-        return self.received_at + self.subscription.msg_timeout
+    def latest(self) -> float:
+        """The time beyond which no touch puts its deadline (monotonic seconds)."""
+        return self.received_at + self.subscription.max_msg_timeout
 
     @property
     def expired(self) -> bool:
@@ -189,8 +235,11 @@ class Message:
 
         Raises AlreadyResponded the second time.
         """
-        self._answer()
+        if not self._answer(ok=True):
+            return False
         self.finished = self.subscription.finish(self)
+        if self.holder is not None:
+            self.holder.done(self)
         return self.finished
 
     def requeue(self, delay: float | None = None, *, backoff: bool = True) -> bool:
@@ -200,17 +249,73 @@ class Message:
         too late; raises AlreadyResponded the second time.
         """
         _check_delay(delay)
-        self._answer()
-        return self.subscription.requeue(self, delay, backoff=backoff)
+        if not self._answer(ok=False if backoff else None):
+            return False
+        self.slows = backoff
+        sent = self.subscription.requeue(self, delay, backoff=backoff)
+        if self.holder is not None:
+            self.holder.done(self)
+        return sent
 
     def touch(self) -> bool:
-        """Ask for a fresh ``msg_timeout``; False if it is too late."""
+        """Ask for a fresh ``msg_timeout``; False if it is too late.
+
+        The server goes no further than its maximum behind the delivery, 15 minutes by default.
+        """
         if self.answered:
             raise AlreadyResponded("the message was answered before")
-        if not self.subscription.touch(self):
+        if self.taken or not self.subscription.touch(self):
             return False
-        self.received_at = monotonic()
+        self.extend()
         return True
+
+    def extend(self) -> None:
+        """It was touched."""
+        self.deadline = min(monotonic() + self.subscription.msg_timeout, self.latest)
+
+    def detach(self) -> None:
+        """Take it out of its handler's hands: somebody answers it later, from any thread.
+
+        The handler's return means nothing for it then; raising still requeues it. It counts as in
+        flight, holds its partition on an ordered topic, expires like any other (:meth:`touch` it),
+        and is given back when the consumer closes: answers after that return False.
+        Raises AlreadyResponded if it was answered.
+        """
+        if self.answered:
+            raise AlreadyResponded("the message was answered before")
+        if self.holder is None:
+            self.holder = self.subscription.hold(self)
+
+    def skip(self) -> bool:
+        """Finish it without having handled it: a failing head lets its ordered partition go on.
+
+        ``on_giving_up`` or ``dead_letter_topic`` gets it first; if that fails it is requeued, and
+        the answer is False, as it is when it is too late. Raises AlreadyResponded if it was
+        answered.
+        """
+        if self.answered:
+            raise AlreadyResponded("the message was answered before")
+        return self.subscription.give_up(self)
+
+    def __enter__(self) -> Self:
+        if self.holder is not None:
+            self.holder.begin(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if self.answered:
+            return isinstance(error, Requeue)
+        if error is None:
+            self.finish()
+            return False
+        wish = wish_of(error)
+        self.requeue(wish.delay, backoff=wish.backoff)
+        return wish is error
 
     @property
     def lane(self) -> Queue | None:
@@ -218,17 +323,23 @@ class Message:
         return self.subscription.lane
 
     def give_back(self) -> None:
-        """REQ 0 of a message that no handler saw: no failure, no delay."""
-        self._answer()
+        """REQ 0 of what nobody has answered: no failure, no delay; later answers are too late."""
+        if self.answered or self.taken:
+            return
+        self.taken = True
         if self.subscription.live:
             self.subscription.send_requeue(self, 0.0)
         elif self.life is not None:
             self.life.note("lost")
 
-    def _answer(self) -> None:
+    def _answer(self, *, ok: bool | None) -> bool:
+        """Whether it is still the caller's to answer; *ok* as for :meth:`Holder.let_go`."""
         if self.answered:
             raise AlreadyResponded("the message was finished or requeued before")
+        if self.taken or (self.holder is not None and not self.holder.let_go(self, ok=ok)):
+            return False
         self.answered = True
+        return True
 
     def __repr__(self) -> str:
         where = f"{self.topic}/{self.channel}"

@@ -13,8 +13,10 @@ from functools import partial
 from time import monotonic
 from typing import Protocol
 
+from nsqsmart.client.giving_up import GivingUp
+from nsqsmart.client.holding import Holdings
 from nsqsmart.client.lanes import Host, Lane
-from nsqsmart.client.message import Message
+from nsqsmart.client.message import Holder, Message
 from nsqsmart.client.trace_log import Line
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, NsqError, ServerError
@@ -36,6 +38,9 @@ _SILENT_INTERVALS = 2.5
 
 class Owner(Host, Protocol):
     """What a subscription tells its consumer."""
+
+    holdings: Holdings
+    giving_up: GivingUp
 
     def on_subscribed(self, subscription: Subscription) -> None:
         """The server said OK to SUB."""
@@ -89,6 +94,7 @@ class Subscription:
         self.connection: Connection | None = None
         self.heard_at = monotonic()
         self.msg_timeout = 60.0
+        self.max_msg_timeout = 900.0
         self.close_wait = threading.Event()
         self.lane = Lane(self, owner) if wish.ordered else None
         self._owner = owner
@@ -144,7 +150,7 @@ class Subscription:
     def finish(self, message: Message) -> bool:
         """FIN, unless it is too late."""
         if not self._may_answer(message):
-            return _too_late(message)
+            return self._too_late(message)
         assert self.outbox is not None  # noqa: S101 - checked by _may_answer
         self.outbox.ack(message.id)
         if message.life is not None:
@@ -154,7 +160,7 @@ class Subscription:
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
         """REQ; ordered: held here first, because the server ignores the delay (protocol 5.3)."""
         if not self._may_answer(message):
-            return _too_late(message)
+            return self._too_late(message)
         if self.lane:
             self.lane.hold(message, delay, counts=backoff)
             return True
@@ -163,6 +169,22 @@ class Subscription:
             delay = config.default_requeue_delay * message.attempts
         self.send_requeue(message, min(max(0.0, delay), config.max_requeue_delay))
         return True
+
+    def hold(self, message: Message) -> Holder:
+        """From now on no handler answers for *message*."""
+        self._owner.holdings.take(message)
+        return self._owner.holdings
+
+    def give_up(self, message: Message) -> bool:
+        """Pass *message* on to who takes what cannot be handled, then FIN."""
+        return self._owner.giving_up.give_up(message)
+
+    def forget(self, message: Message) -> None:
+        """*message* is the server's again, which has lost its patience: nothing is sent."""
+        if self.outbox:
+            self.outbox.settled += 1
+        if message.life is not None:
+            message.life.note("timed_out" if message.expired else "lost")
 
     def acknowledge(self, message: Message) -> None:
         """FIN, whether or not it is late."""
@@ -211,6 +233,11 @@ class Subscription:
     def _may_answer(self, message: Message) -> bool:
         return self.live and not message.expired
 
+    def _too_late(self, message: Message) -> bool:
+        """False: the answer was not sent, for time is up or the connection gone."""
+        self.forget(message)
+        return False
+
     def _run(self) -> None:
         try:
             reason = self._live()
@@ -238,6 +265,7 @@ class Subscription:
                 permanent=True,
             )
         self.msg_timeout = connection.grant.msg_timeout
+        self.max_msg_timeout = max(connection.grant.max_msg_timeout, self.msg_timeout)
         connection.exchange(wish.command(), monotonic() + config.dial_timeout)
         connection.transport.socket.block(config.write_timeout)
         layout = MessageLayout(wish.greeting.offer.extend_support, wish.detailed)
@@ -286,10 +314,3 @@ class Subscription:
     def on_close_wait(self) -> None:
         """From the reader."""
         self.close_wait.set()
-
-
-def _too_late(message: Message) -> bool:
-    """False: the answer was not sent, for time is up or the connection gone."""
-    if message.life is not None:
-        message.life.note("timed_out" if message.expired else "lost")
-    return False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsqsmart.config.common import ClientConfig
-from nsqsmart.config.table import choice, flag, integer, seconds, text
+from nsqsmart.config.table import choice, flag, integer, seconds, text, thing
 from nsqsmart.errors import ConfigError
 
 MAX_TAG: Final = 100
@@ -79,6 +79,34 @@ class ConsumerConfig(ClientConfig):
     max_in_flight: int = integer(
         200, "Most messages that are delivered and not yet answered.", minimum=1, maximum=1000000
     )
+    batch_max_messages: int = integer(
+        100, "Most messages that batch_handler gets at once.", minimum=1, maximum=100_000
+    )
+    batch_max_delay: float = seconds(
+        0.1, "Longest time that a batch waits for more messages.", minimum=0, maximum=60
+    )
+    touch_every: float | None = seconds(
+        None,
+        "TOUCH a message so often while its handler runs. None: never; it must be well below "
+        "msg_timeout.",
+        minimum=0.05,
+        maximum=900,
+    )
+    max_attempts: int = integer(
+        0,
+        "Deliveries after which a message is given up; 0 is never. It needs on_giving_up or "
+        "dead_letter_topic.",
+        minimum=0,
+        maximum=65535,
+    )
+    on_giving_up: Callable[..., object] | None = thing(
+        "Called with a message that is given up, which is finished when it has returned.",
+        noun="a callable",
+        accepts=callable,
+    )
+    dead_letter_topic: str | None = text(
+        "Topic to publish messages to that are given up, before they are finished."
+    )
     rdy_redistribute_interval: float = seconds(
         5.0, "How often such turns are looked at.", minimum=0.001, maximum=5
     )
@@ -119,6 +147,17 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError("sample_rate drops messages: it cannot go with ordered=True")
         if self.force_ordered and self.ordered is not True:
             raise ConfigError("force_ordered needs ordered=True")
+        if self.on_giving_up is not None and self.dead_letter_topic is not None:
+            raise ConfigError("on_giving_up and dead_letter_topic exclude each other: choose one")
+        if self.max_attempts and self.on_giving_up is None and self.dead_letter_topic is None:
+            raise ConfigError(
+                f"max_attempts={self.max_attempts} would drop messages: say who gets them by "
+                "on_giving_up or dead_letter_topic"
+            )
+        if self.touch_every and self.msg_timeout and self.touch_every >= self.msg_timeout:
+            raise ConfigError(
+                f"touch_every {self.touch_every} must be less than msg_timeout {self.msg_timeout}"
+            )
         if self.desired_tag and len(self.desired_tag.encode()) > MAX_TAG:
             raise ConfigError(f"desired_tag has more than {MAX_TAG} bytes")
 

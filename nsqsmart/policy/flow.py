@@ -7,7 +7,7 @@ shares of ``max_in_flight`` and the backoff state; it never does I/O and never r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 Name = object
@@ -64,10 +64,15 @@ class FlowControl:
 
     def needs_rotation(self) -> bool:
         """Whether some connection is without RDY only because others have all there is."""
-        if self.state is FlowState.BACKING_OFF:
+        if self.state is FlowState.BACKING_OFF or not self._limits.max_in_flight:
             return False
         total = 1 if self.state is FlowState.PROBING else self._limits.max_in_flight
         return len(self._ceilings) > total
+
+    def set_max_in_flight(self, count: int) -> None:
+        """Share out *count* from now on; 0 stops every connection, and a probe too."""
+        self._limits = replace(self._limits, max_in_flight=count)
+        self._compute()
 
     def connect(self, name: Name, max_rdy: int, now: float) -> None:
         """A subscription began; *max_rdy* is what its server granted."""
@@ -161,5 +166,6 @@ class FlowControl:
                 for place, name in enumerate(self._ceilings)
             }
         else:
-            shares = {name: int(name == self._probe) for name in self._ceilings}
+            one = min(1, self._limits.max_in_flight)
+            shares = {name: one * (name == self._probe) for name in self._ceilings}
         self._targets = {name: min(shares[name], most) for name, most in self._ceilings.items()}

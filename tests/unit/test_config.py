@@ -255,6 +255,9 @@ def test_an_error_names_option_value_and_range() -> None:
         (ConsumerConfig, {"ordered": True, "sample_rate": 5}, "sample_rate"),
         (ConsumerConfig, {"force_ordered": True}, "needs ordered=True"),
         (ConsumerConfig, {"desired_tag": "é" * 51}, "100 bytes"),
+        (ConsumerConfig, {"max_attempts": 5}, "max_attempts=5 would drop messages: say who"),
+        (ConsumerConfig, {"on_giving_up": print, "dead_letter_topic": "d"}, "choose one"),
+        (ConsumerConfig, {"touch_every": 30, "msg_timeout": 30}, "less than msg_timeout 30"),
     ],
 )
 def test_options_that_contradict_each_other(kind, options, message) -> None:
@@ -390,7 +393,11 @@ def test_every_option_has_one_spelling_in_every_source(kind) -> None:
         Kind.PATH: "file.pem",
     }
     others = {"max_frame_size": "2048", "output_buffer_size": "128", "snappy": "false"}
-    needs = {"force_ordered": {"ordered": "true"}, "tls_key": {"tls_cert": "c.pem"}}
+    needs = {
+        "force_ordered": {"ordered": "true"},
+        "tls_key": {"tls_cert": "c.pem"},
+        "max_attempts": {"dead_letter_topic": "dead"},
+    }
     for name, option in options_of(kind).items():
         if option.kind is Kind.OBJECT:
             continue

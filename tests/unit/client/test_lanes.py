@@ -24,6 +24,7 @@ class World:
     topic, channel = "t", "c"
     target = Target.at(Node(ADDRESS, ADDRESS), 3)
     msg_timeout = 60.0
+    max_msg_timeout = 900.0
 
     def __init__(self, **options: object) -> None:
         self.now = self.heard_at = 1000.0
@@ -183,6 +184,17 @@ def test_while_it_is_held_it_is_touched_before_its_time_is_up(world):
     fail(world, world.offer(1), 100.0)
     world.pass_time(world.now + 100)
     assert world.sent == [("TOUCH", 1)] * 3 + [("REQ", 1, 0.0)]
+
+
+def test_beyond_the_servers_maximum_it_is_not_touched_but_given_back(world):
+    fail(world, world.offer(1), 2000.0)
+    world.pass_time(1000.0 + 899)
+    touches = world.sent[:]
+    assert set(touches) == {("TOUCH", 1)}
+    world.pass_time(1000.0 + 900)
+    assert world.sent == [*touches, ("REQ", 1, 0.0)]
+    # The last one put its time to the maximum: another would have been for nothing.
+    assert len(touches) == 28
 
 
 def test_a_lost_connection_ends_the_hold(world):

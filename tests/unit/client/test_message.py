@@ -22,6 +22,7 @@ class Source:
     topic, channel = "t", "c"
     target = Target.at(Node(ADDRESS, ADDRESS), 3)
     msg_timeout = 60.0
+    max_msg_timeout = 900.0
     lane = None
 
     def __init__(self) -> None:
@@ -86,7 +87,7 @@ def test_what_it_knows(message):
 
 
 @pytest.mark.parametrize("first", ["finish", "requeue"])
-@pytest.mark.parametrize("second", ["finish", "requeue", "touch", "give_back"])
+@pytest.mark.parametrize("second", ["finish", "requeue", "touch", "detach", "skip"])
 def test_a_second_answer_is_a_mistake(message, source, first, second):
     assert getattr(message, first)()
     with pytest.raises(AlreadyResponded):
@@ -117,11 +118,18 @@ def test_a_delay_that_is_no_number_is_refused_before_anything_is_answered(messag
 
 
 def test_a_touch_gives_a_fresh_timeout(message):
-    message.received_at -= 61
+    message.deadline -= 61
     assert message.expired
+    before = monotonic()
     assert message.touch()
     assert not message.expired
-    assert message.deadline == message.received_at + 60
+    assert before + 60 <= message.deadline <= monotonic() + 60
+
+
+def test_no_touch_goes_beyond_the_servers_maximum(message):
+    message.received_at -= 870
+    assert message.touch()
+    assert message.deadline == message.latest == message.received_at + 900
 
 
 def test_giving_back_is_at_once_and_only_where_somebody_listens(source):
@@ -129,6 +137,49 @@ def test_giving_back_is_at_once_and_only_where_somebody_listens(source):
     source.live = False
     Message(source, 1, 1, ID, b"x").give_back()
     assert source.sent == [("REQ now", 0.0)]
+
+
+def test_what_was_given_back_is_answered_too_late(message, source):
+    message.give_back()
+    message.give_back()
+    assert [message.finish(), message.requeue(), message.touch(), message.finish()] == [False] * 4
+    assert source.sent == [("REQ now", 0.0)]
+
+
+def test_what_was_answered_is_not_given_back(message, source):
+    message.finish()
+    message.give_back()
+    assert source.sent == [("FIN", ID)]
+
+
+def test_a_with_block_finishes_or_requeues(source):
+    def message() -> Message:
+        return Message(source, 1, 1, ID, b"x")
+
+    with message() as entered:
+        assert entered.body == b"x"
+    with pytest.raises(ValueError, match="oops"), message():
+        raise ValueError("oops")
+    with message():
+        raise Requeue(3, backoff=False)
+    with pytest.raises(KeyboardInterrupt), message():
+        raise KeyboardInterrupt
+    assert source.sent == [
+        ("FIN", ID),
+        ("REQ", None, True),
+        ("REQ", 3, False),
+        ("REQ", 0.0, True),
+    ]
+
+
+def test_a_with_block_leaves_alone_what_was_answered_in_it(message, source):
+    with message:
+        message.requeue(5)
+    other = Message(source, 1, 1, ID, b"x")
+    other.finish()
+    with pytest.raises(ValueError, match="oops"), other:
+        raise ValueError("oops")
+    assert source.sent == [("REQ", 5, True), ("FIN", ID)]
 
 
 def test_what_cannot_be_given_back_is_logged_as_lost(source):

@@ -133,10 +133,12 @@ def test_late_answers_are_not_sent(begin, owner):
     begin(subscribed(said.append, *map(message_frame, range(3))))
     eventually(lambda: len(owner.messages) == 3)
     for message in owner.messages:
-        message.received_at -= 61
+        message.deadline -= 61
     finished, requeued, touched = owner.messages
     assert [finished.finish(), requeued.requeue(), touched.touch()] == [False] * 3
     assert len(said) == 2
+    # The server has the first two again.
+    assert finished.subscription.in_flight == 1
 
 
 class Life:
@@ -159,9 +161,9 @@ def test_what_is_sent_for_a_traced_message_is_logged(begin, owner):
     finished.touch()
     finished.finish()
     requeued.requeue(1.5)
-    too_late.received_at -= 61
+    too_late.deadline -= 61
     too_late.finish()
-    later.received_at -= 61
+    later.deadline -= 61
     later.touch()
     later.requeue()
     subscription.hang_up()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -61,6 +62,32 @@ def probe(control: FlowControl) -> float:
 
 
 # Shares.
+
+
+def test_another_max_in_flight_is_shared_out_at_once() -> None:
+    control = flow("abc", 6)
+    control.set_max_in_flight(0)
+    assert targets(control, "abc") == [0, 0, 0]
+    control.connect("d", 2500, 0.0)
+    assert targets(control, "abcd") == [0, 0, 0, 0]
+    assert not control.needs_rotation()
+    control.set_max_in_flight(10)
+    assert targets(control, "abcd") == [3, 3, 2, 2]
+    control.set_max_in_flight(1)
+    assert targets(control, "abcd") == [1, 0, 0, 0]
+    assert control.needs_rotation()
+
+
+def test_nothing_in_flight_is_no_probe_either_and_the_backoff_goes_on_afterwards() -> None:
+    control = flow("ab")
+    fail(control, 0.0)
+    control.set_max_in_flight(0)
+    now = probe(control)
+    assert targets(control, "ab") == [0, 0]
+    control.set_max_in_flight(5)
+    assert targets(control, "ab") == [1, 0]
+    assert control.on_result("a", ok=True, delivered_at=now, now=now)
+    assert targets(control, "ab") == [3, 2]
 
 
 @pytest.mark.parametrize(
@@ -449,6 +476,18 @@ class FlowMachine(RuleBasedStateMachine):
         if self.flow.state is FLOWING:
             for name in self.ceilings:
                 self.waited[name] += 1
+        self.note()
+
+    @rule(most=st.integers(1, 12), stops=st.booleans())
+    def set_max_in_flight(self, most: int, stops: bool) -> None:
+        if stops:
+            self.flow.set_max_in_flight(0)
+            assert not any(self.levels())
+            assert not self.flow.needs_rotation()
+        self.flow.set_max_in_flight(most)
+        self.limits = dataclasses.replace(self.limits, max_in_flight=most)
+        # Other turns than before.
+        self.waited = dict.fromkeys(self.waited, 0)
         self.note()
 
     @rule(seconds=st.sampled_from([0.0, 0.25, 1.0, 60.0]))

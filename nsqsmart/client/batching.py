@@ -1,0 +1,160 @@
+"""Batches: one worker gathers, the others handle what was gathered."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from time import monotonic
+
+from nsqsmart.client.crew import Crew
+from nsqsmart.client.message import Message, Requeue, wish_of
+from nsqsmart.client.results import BatchHandler
+from nsqsmart.client.staff import Boss, Tally, turn_away
+from nsqsmart.config import ConsumerConfig
+from nsqsmart.errors import AlreadyResponded
+
+log = logging.getLogger("nsqsmart")
+
+
+class BatchCrew(Crew):
+    """Runs *handler* on lists of messages; what it has not answered is answered by its end.
+
+    A batch is as large as ``batch_max_messages``, or what came within ``batch_max_delay`` of the
+    first one; it does not wait where the servers send no more before they are answered. On an
+    ordered topic that is always so: a batch has at most one message of a partition.
+    """
+
+    def __init__(self, handler: BatchHandler, boss: Boss, config: ConsumerConfig) -> None:
+        super().__init__(_alone, boss, config.workers)
+        self._batch_handler = handler
+        self._most = config.batch_max_messages
+        self._longest = config.batch_max_delay
+        # Whoever has it gathers: two would share between them what is one batch.
+        self._turn: SimpleQueue[None] = SimpleQueue()
+        self._turn.put(None)
+
+    def _work(self) -> None:
+        tally = self._tally()
+        on = True
+        while on:
+            self._turn.get()
+            try:
+                messages, on = self._gather()
+            finally:
+                self._turn.put(None)
+            try:
+                self._handle_batch(messages, tally)
+            except Exception:
+                log.exception("a worker failed on a batch of %d messages", len(messages))
+            tally.current, tally.batch = None, None
+            if self.inbox.empty():
+                self._flush()
+        self._flush()
+
+    def _gather(self) -> tuple[list[Message], bool]:
+        """The next batch, and whether there will be another."""
+        first = self.inbox.get()
+        if first is None:
+            return [], False
+        messages, now = [first], monotonic()
+        # Half of its time is the handler's.
+        until = now + min(self._longest, (first.deadline - now) / 2)
+        while len(messages) < self._most:
+            left = until - monotonic()
+            waits = left > 0 and not self._boss.draining
+            if waits and self.inbox.empty():
+                self._flush()
+                waits = not self._boss.is_starved()
+            try:
+                message = self.inbox.get(timeout=left) if waits else self.inbox.get_nowait()
+            except Empty:
+                break
+            if message is None:
+                return messages, False
+            messages.append(message)
+        return messages, True
+
+    def _is_for_batch(self, message: Message, tally: Tally) -> bool:
+        if self._boss.draining or message.expired:
+            turn_away(message, tally)
+        elif message.attempts > self._most_attempts:
+            # By itself: its failure is not that of the batch.
+            self._handle(message, tally)
+        else:
+            return True
+        return False
+
+    def _handle_batch(self, gathered: list[Message], tally: Tally) -> None:
+        messages = [message for message in gathered if self._is_for_batch(message, tally)]
+        if not messages:
+            return
+        tally.current, tally.batch = messages[0], messages
+        for message in messages:
+            if message.life is not None:
+                message.life.note("started")
+        self._run_batch(messages, tally)
+        tally.current, tally.batch = None, None
+        for message in messages:
+            if message.lane is not None and message.holder is None:
+                message.lane.done(message, finished=message.finished)
+
+    def _run_batch(self, messages: list[Message], tally: Tally) -> None:
+        try:
+            # A list of its own, which the handler may change.
+            result = self._batch_handler(list(messages))
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
+            if not isinstance(error, Requeue):
+                self._blame(messages, tally, error)
+            self._requeue_batch(messages, tally, wish_of(error))
+            if not isinstance(error, Exception):
+                self._boss.on_fatal(error)
+            return
+        wish = self._results.read(result)
+        if wish is not None:
+            self._requeue_batch(messages, tally, wish)
+            return
+        for message in messages:
+            self._finish(message, tally)
+        self._tell(messages, ok=not any(message.slows for message in messages))
+
+    def _blame(self, messages: list[Message], tally: Tally, error: BaseException) -> None:
+        log.error("handler failed on a batch of %d", len(messages), exc_info=error)
+        for message in messages:
+            tally.failed += not message.answered
+            if message.life is not None:
+                # Not its text, which may hold a body.
+                message.life.error = type(error).__name__
+
+    def _finish(self, message: Message, tally: Tally) -> None:
+        if message.holder is not None:
+            return
+        if not message.answered:
+            message.finish()
+        tally.finished += message.finished
+        tally.requeued += message.slows is not None
+        tally.expired += not message.finished and message.slows is None
+
+    def _requeue_batch(self, messages: list[Message], tally: Tally, wish: Requeue) -> None:
+        if wish.backoff:
+            self._tell(messages, ok=False)
+        for message in messages:
+            if not message.answered:
+                with suppress(AlreadyResponded):  # detached, and answered just now
+                    message.requeue(wish.delay, backoff=wish.backoff)
+            if message.holder is None:
+                tally.finished += message.finished
+                tally.requeued += not message.finished
+
+    def _tell(self, messages: list[Message], *, ok: bool) -> None:
+        """A batch is one result; the newest message is the one that a probe has brought."""
+        if self._boss.watching or not ok:
+            self._boss.on_result(max(messages, key=_age), ok=ok)
+
+
+def _age(message: Message) -> float:
+    return message.received_at
+
+
+def _alone(_message: Message) -> None:
+    """What a batch crew runs on single messages: nothing, for only given-up ones get there."""

@@ -1,0 +1,99 @@
+"""Messages in an application's hands while no handler of ours runs: detached or pulled ones."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from typing import Protocol
+
+from nsqsmart.client.message import Message
+
+
+class Listener(Protocol):
+    """The consumer, as far as its results go."""
+
+    watching: bool
+
+    def on_result(self, message: Message, *, ok: bool) -> None:
+        """A result that may move the backoff."""
+
+
+class Holdings:
+    """Who holds what: the first of answer, expiry and close has the message.
+
+    An ordered message is never dropped here, however late: its partition goes on when it is
+    answered.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._changed = threading.Condition(threading.Lock())  # guards the four below
+        self._held: set[Message] = set()
+        self._busy: dict[Message, int] = {}  # those in a with block, and its thread
+        self.finished = 0
+        self.requeued = 0
+
+    def take(self, message: Message) -> None:
+        """From now on somebody else answers for *message*."""
+        with self._changed:
+            self._held.add(message)
+
+    def begin(self, message: Message) -> None:
+        """A ``with`` block of *message* begins, in the calling thread."""
+        with self._changed:
+            if message in self._held:
+                self._busy[message] = threading.get_ident()
+
+    def let_go(self, message: Message, *, ok: bool | None) -> bool:
+        """*message* is about to be answered; False if it is not held any more."""
+        with self._changed:
+            if message not in self._held:
+                return False
+            self._forget(message)
+        # RDY 0 before REQ: sent back without a delay it would be here again at once.
+        if ok is False or (ok and self._listener.watching):
+            self._listener.on_result(message, ok=ok)
+        return True
+
+    def done(self, message: Message) -> None:
+        """Its answer is on the way: the next one of its partition may come."""
+        with self._changed:
+            self.finished += message.finished
+            self.requeued += message.slows is not None
+        if message.lane is not None:
+            message.lane.done(message, finished=message.finished)
+
+    def is_busy_here(self) -> bool:
+        """Whether the calling thread is in a ``with`` block of a message."""
+        with self._changed:
+            return threading.get_ident() in self._busy.values()
+
+    def wait_idle(self, deadline: float) -> list[Message]:
+        """Wait for the ``with`` blocks; the messages of those that still run at *deadline*."""
+        with self._changed:
+            while self._busy and (left := deadline - monotonic()) > 0:
+                self._changed.wait(left)
+            return list(self._busy)
+
+    def drop_expired(self) -> None:
+        """Forget what nobody may answer any more: whoever tries is told that it is too late."""
+        with self._changed:
+            for message in list(self._held):
+                if not message.subscription.live or (message.expired and message.lane is None):
+                    self._forget(message)
+                    message.subscription.forget(message)
+
+    def give_back(self) -> None:
+        """At close: REQ 0 of all there is."""
+        with self._changed:
+            held = list(self._held)
+            for message in held:
+                self._forget(message)
+            self.requeued += len(held)
+        for message in held:
+            message.give_back()
+
+    def _forget(self, message: Message) -> None:
+        self._held.discard(message)
+        if self._busy.pop(message, None) is not None:
+            self._changed.notify_all()

@@ -1,0 +1,105 @@
+"""Who handles a consumer's messages, what they are told and what they tell."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from nsqsmart.client.giving_up import GivingUp
+from nsqsmart.client.holding import Holdings
+from nsqsmart.client.message import Message
+from nsqsmart.net.outbox import Outbox
+
+
+class Boss(Protocol):
+    """What the crew tells its consumer, and what it looks up there."""
+
+    draining: bool
+    watching: bool
+    """Whether results matter to the backoff just now."""
+    holdings: Holdings
+    giving_up: GivingUp
+
+    def is_starved(self) -> bool:
+        """Whether a connection waits for answers before it sends more."""
+
+    def on_result(self, message: Message, *, ok: bool) -> None:
+        """A handler succeeded, or failed in a way that speaks for backing off."""
+
+    def on_fatal(self, error: BaseException) -> None:
+        """A handler raised SystemExit or KeyboardInterrupt: stop, and raise it from run()."""
+
+
+class Tally:
+    """Counts of one thread that runs the handler; only that thread writes them."""
+
+    __slots__ = ("batch", "current", "expired", "failed", "finished", "requeued")
+
+    def __init__(self) -> None:
+        self.finished = self.requeued = self.failed = self.expired = 0
+        self.current: Message | None = None
+        self.batch: list[Message] | None = None
+
+    def in_hand(self) -> list[Message]:
+        """What the handler runs on just now."""
+        current, batch = self.current, self.batch
+        if batch is not None:
+            return batch
+        return [] if current is None else [current]
+
+
+class Staff(Protocol):
+    """Who takes the messages of a consumer: a crew with a handler, or the application itself."""
+
+    dirty: deque[Outbox]
+    """Where acknowledgements wait."""
+
+    @property
+    def tallies(self) -> list[Tally]:
+        """The counts of every thread."""
+
+    def is_handling(self) -> bool:
+        """Whether the calling thread is handling a message."""
+
+    def start(self) -> None:
+        """Start what threads there are."""
+
+    def deliver(self, messages: list[Message]) -> None:
+        """From a reader: messages came."""
+
+    def dismiss(self) -> None:
+        """Nothing comes any more: give back what nobody has begun with."""
+
+    def join(self, deadline: float) -> list[Message]:
+        """Wait for the handlers; the messages of those that still run at *deadline*."""
+
+    def end(self, error: BaseException | None) -> None:
+        """The consumer has ended; *error* if from inside."""
+
+
+def turn_away(message: Message, tally: Tally) -> None:
+    """Not handled: it has expired, or the consumer drains and gives it back."""
+    if message.expired:
+        tally.expired += 1
+        message.answered = True
+        message.subscription.forget(message)
+    else:
+        message.give_back()
+        tally.requeued += 1
+    if message.lane is not None:
+        message.lane.done(message, finished=False)
+
+
+def flush_all(dirty: deque[Outbox]) -> None:
+    """Send what waits."""
+    while dirty:
+        try:
+            outbox = dirty.popleft()
+        except IndexError:
+            return
+        outbox.flush()
+
+
+Recruit = Callable[[Boss], Staff]
+"""Makes the staff of a consumer that starts."""

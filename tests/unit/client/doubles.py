@@ -1,0 +1,121 @@
+"""Stand-ins for a consumer and its subscription, around whoever handles messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+from nsqsmart.client.giving_up import GivingUp
+from nsqsmart.client.holding import Holdings
+from nsqsmart.client.message import Message
+from nsqsmart.config import ConsumerConfig
+from nsqsmart.names import Address
+from nsqsmart.policy.lookup_answers import Node
+from nsqsmart.policy.topology import Target
+
+ADDRESS = Address("a", 4150)
+
+
+class Boss:
+    """Stands for the consumer."""
+
+    def __init__(self, **options: object) -> None:
+        self.draining = False
+        self.watching = False
+        self.starved = False
+        self.results: list[bool] = []
+        self.judged: list[Message] = []
+        self.fatal: list[BaseException] = []
+        self.holdings = Holdings(self)
+        self.giving_up = GivingUp(ConsumerConfig(**options), "nsq://127.0.0.1:1")
+
+    def is_starved(self) -> bool:
+        return self.starved
+
+    def on_result(self, message: Message, *, ok: bool) -> None:
+        self.results.append(ok)
+        self.judged.append(message)
+
+    def on_fatal(self, error: BaseException) -> None:
+        self.fatal.append(error)
+
+
+class Source:
+    """Stands for a subscription; *late* refuses every answer."""
+
+    topic, channel = "t", "c"
+    target = Target.at(Node(ADDRESS, ADDRESS), 3)
+    msg_timeout = 60.0
+    max_msg_timeout = 900.0
+
+    def __init__(self, lane: object = None, boss: Boss | None = None) -> None:
+        self.heard_at = monotonic()
+        self.lane = lane
+        self.boss = boss
+        self.late = False
+        self.live = True
+        self.forgotten: list[Message] = []
+        self.sent: list[tuple[object, ...]] = []
+        self.on_send: Callable[[], object] = lambda: None
+
+    def _take(self, *answer: object) -> bool:
+        self.on_send()
+        if not self.late:
+            self.sent.append(answer)
+        return not self.late
+
+    def finish(self, message: Message) -> bool:
+        return self._take("FIN")
+
+    def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
+        return self._take("REQ", delay, backoff)
+
+    def touch(self, message: Message) -> bool:
+        return self._take("TOUCH")
+
+    def send_requeue(self, message: Message, delay: float) -> None:
+        self.sent.append(("REQ now", delay))
+
+    def hold(self, message: Message) -> Holdings:
+        self.boss.holdings.take(message)
+        return self.boss.holdings
+
+    def give_up(self, message: Message) -> bool:
+        return self.boss.giving_up.give_up(message)
+
+    def forget(self, message: Message) -> None:
+        self.forgotten.append(message)
+
+
+class Lane:
+    """Notes of whether each message that ended was finished."""
+
+    def __init__(self) -> None:
+        self.ended: list[bool] = []
+
+    def done(self, message: Message, *, finished: bool) -> None:
+        self.ended.append(finished)
+
+
+class Life:
+    """Notes of what would be logged, and with which error."""
+
+    def __init__(self) -> None:
+        self.error: str | None = None
+        self.events: list[str] = []
+
+    def note(self, event: str) -> None:
+        self.events.append(event)
+
+
+def message_of(source: Source, attempts: int = 1) -> Message:
+    return Message(source, 1, attempts, bytes(16), b"x")
+
+
+def raising(error: BaseException) -> Callable[[object], None]:
+    """A handler that fails."""
+
+    def handler(_given: object) -> None:
+        raise error
+
+    return handler
