@@ -116,7 +116,9 @@ class BatchCrew(Crew):
             return
         for message in messages:
             self._finish(message, tally)
-        self._tell(messages, ok=not any(message.slows for message in messages))
+        if self._boss.watching and not any(message.slows for message in messages):
+            # The newest one is what a probe has brought.
+            self._boss.on_result(max(messages, key=_age), ok=True)
 
     def _blame(self, messages: list[Message], tally: Tally, error: BaseException) -> None:
         log.error("handler failed on a batch of %d", len(messages), exc_info=error)
@@ -136,20 +138,16 @@ class BatchCrew(Crew):
         tally.expired += not message.finished and message.slows is None
 
     def _requeue_batch(self, messages: list[Message], tally: Tally, wish: Requeue) -> None:
-        if wish.backoff:
-            self._tell(messages, ok=False)
+        if wish.backoff and all(message.finished for message in messages):
+            self._boss.on_result(messages[-1], ok=False)
         for message in messages:
+            # The first one stops the flow; the others say no more than that.
             if not message.answered:
                 with suppress(AlreadyResponded):  # detached, and answered just now
                     message.requeue(wish.delay, backoff=wish.backoff)
             if message.holder is None:
                 tally.finished += message.finished
                 tally.requeued += not message.finished
-
-    def _tell(self, messages: list[Message], *, ok: bool) -> None:
-        """A batch is one result; the newest message is the one that a probe has brought."""
-        if self._boss.watching or not ok:
-            self._boss.on_result(max(messages, key=_age), ok=ok)
 
 
 def _age(message: Message) -> float:

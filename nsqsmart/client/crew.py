@@ -131,8 +131,6 @@ class Crew:
             message.finish()
         if message.slows is not None:
             tally.requeued += 1
-            if message.slows:
-                self._boss.on_result(message, ok=False)
             return
         if message.finished:
             tally.finished += 1
@@ -153,14 +151,12 @@ class Crew:
             self._boss.on_fatal(error)
 
     def _requeue(self, message: Message, tally: Tally, wish: Requeue) -> None:
-        if message.holder is not None:
-            with suppress(AlreadyResponded):
-                message.requeue(wish.delay, backoff=wish.backoff)
-            return
-        if wish.backoff:
-            # RDY 0 before REQ: sent back without a delay it would be here again at once.
-            self._boss.on_result(message, ok=False)
         if not message.answered:
-            message.requeue(wish.delay, backoff=wish.backoff)
+            with suppress(AlreadyResponded):  # detached, and answered just now
+                message.requeue(wish.delay, backoff=wish.backoff)
+        elif wish.backoff and not message.slows:
+            self._boss.on_result(message, ok=False)
+        if message.holder is not None:
+            return
         tally.finished += message.finished
         tally.requeued += not message.finished

@@ -44,22 +44,21 @@ class Holdings:
             if message in self._held:
                 self._busy[message] = threading.get_ident()
 
-    def let_go(self, message: Message, *, ok: bool | None) -> bool:
+    def let_go(self, message: Message) -> bool:
         """*message* is about to be answered; False if it is not held any more."""
         with self._changed:
             if message not in self._held:
                 return False
             self._forget(message)
-        # RDY 0 before REQ: sent back without a delay it would be here again at once.
-        if ok is False or (ok and self._listener.watching):
-            self._listener.on_result(message, ok=ok)
-        return True
+            return True
 
     def done(self, message: Message) -> None:
         """Its answer is on the way: the next one of its partition may come."""
         with self._changed:
             self.finished += message.finished
             self.requeued += message.slows is not None
+        if message.slows is None and self._listener.watching:
+            self._listener.on_result(message, ok=True)
         if message.lane is not None:
             message.lane.done(message, finished=message.finished)
 

@@ -27,11 +27,8 @@ class Holder(Protocol):
     def begin(self, message: Message) -> None:
         """A ``with`` block of *message* begins, in the calling thread."""
 
-    def let_go(self, message: Message, *, ok: bool | None) -> bool:
-        """*message* is about to be answered; False if it was given back meanwhile.
-
-        *ok* is what that says to the backoff, None if nothing.
-        """
+    def let_go(self, message: Message) -> bool:
+        """*message* is about to be answered; False if it was given back meanwhile."""
 
     def done(self, message: Message) -> None:
         """Its answer is on the way."""
@@ -59,7 +56,7 @@ class Source(Protocol):
         """FIN, unless it is too late."""
 
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
-        """REQ, unless it is too late."""
+        """REQ, unless it is too late; *backoff* is told in any case."""
 
     def touch(self, message: Message) -> bool:
         """TOUCH, unless it is too late."""
@@ -235,7 +232,7 @@ class Message:
 
         Raises AlreadyResponded the second time.
         """
-        if not self._answer(ok=True):
+        if not self._answer():
             return False
         self.finished = self.subscription.finish(self)
         if self.holder is not None:
@@ -249,7 +246,7 @@ class Message:
         too late; raises AlreadyResponded the second time.
         """
         _check_delay(delay)
-        if not self._answer(ok=False if backoff else None):
+        if not self._answer():
             return False
         self.slows = backoff
         sent = self.subscription.requeue(self, delay, backoff=backoff)
@@ -332,11 +329,11 @@ class Message:
         elif self.life is not None:
             self.life.note("lost")
 
-    def _answer(self, *, ok: bool | None) -> bool:
-        """Whether it is still the caller's to answer; *ok* as for :meth:`Holder.let_go`."""
+    def _answer(self) -> bool:
+        """Whether it is still the caller's to answer."""
         if self.answered:
             raise AlreadyResponded("the message was finished or requeued before")
-        if self.taken or (self.holder is not None and not self.holder.let_go(self, ok=ok)):
+        if self.taken or (self.holder is not None and not self.holder.let_go(self)):
             return False
         self.answered = True
         return True

@@ -54,6 +54,9 @@ class Owner(Host, Protocol):
     def on_dirty(self, outbox: Outbox) -> None:
         """Acknowledgements wait."""
 
+    def on_result(self, message: Message, *, ok: bool) -> None:
+        """A result that may move the backoff."""
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -158,7 +161,13 @@ class Subscription:
         return True
 
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
-        """REQ; ordered: held here first, because the server ignores the delay (protocol 5.3)."""
+        """REQ; ordered: held here first, because the server ignores the delay (protocol 5.3).
+
+        The backoff hears of it before the server: sent back without a delay the message would be
+        here again before RDY 0 is there.
+        """
+        if backoff:
+            self._owner.on_result(message, ok=False)
         if not self._may_answer(message):
             return self._too_late(message)
         if self.lane:

@@ -68,6 +68,8 @@ class Source:
         return self._take("FIN")
 
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
+        if backoff and self.boss:
+            self.boss.on_result(message, ok=False)
         return self._take("REQ", delay, backoff)
 
     def touch(self, message: Message) -> bool:

@@ -129,21 +129,38 @@ def test_one_that_slows_down_makes_the_batch_a_failure(boss, source):
     assert boss.results == [False]
 
 
-def test_raising_requeues_the_rest_and_is_one_result(boss, source, caplog):
+def test_raising_requeues_the_rest_and_slows_down(boss, source, caplog):
     def handler(batch: list[Message]) -> None:
         batch[0].finish()
         raise ValueError("oops")
 
     messages = several(source)
     messages[1].life = Life()
-    messages[2].received_at += 1
     tally = run(handler, messages, boss)
     assert source.sent == [("FIN",), ("REQ", None, True), ("REQ", None, True)]
     assert (tally.finished, tally.requeued, tally.failed) == (1, 2, 2)
-    # A probe has brought the newest one.
-    assert (boss.results, boss.judged) == ([False], [messages[2]])
+    # The flow takes the first for the batch (policy/test_flow).
+    assert boss.results == [False, False]
     assert "handler failed on a batch of 3" in caplog.text
     assert (messages[1].life.events, messages[1].life.error) == (["started"], "ValueError")
+
+
+def test_a_batch_that_fails_behind_its_answers_slows_down_all_the_same(boss, source):
+    def handler(batch: list[Message]) -> None:
+        for message in batch:
+            message.finish()
+        raise ValueError("afterwards")
+
+    run(handler, several(source), boss)
+    assert (source.sent, boss.results) == ([("FIN",)] * 3, [False])
+
+
+def test_the_newest_message_of_a_success_is_what_a_probe_has_brought(boss, source):
+    boss.watching = True
+    messages = several(source)
+    messages[1].received_at += 1
+    run(lambda batch: None, messages, boss)
+    assert (boss.results, boss.judged) == ([True], [messages[1]])
 
 
 @pytest.mark.parametrize("give", [raising, lambda wish: lambda batch: wish])

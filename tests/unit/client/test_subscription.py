@@ -28,6 +28,7 @@ class Owner:
         self.messages: list[Message] = []
         self.ended: list[NsqError] = []
         self.refused: list[ServerError] = []
+        self.results: list[bool] = []
         self.on_message: Callable[[], None] = lambda: None
 
     def on_subscribed(self, subscription: Subscription) -> None:
@@ -46,6 +47,9 @@ class Owner:
     def deliver(self, messages: list[Message]) -> None:
         self.messages += messages
         self.on_message()
+
+    def on_result(self, message: Message, *, ok: bool) -> None:
+        self.results.append(ok)
 
     def at(self, when: float, call: Callable[[], None]) -> None: ...
 
