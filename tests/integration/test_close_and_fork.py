@@ -345,7 +345,9 @@ def test_a_consumer_belongs_to_its_process_until_it_is_started_anew(cluster, pro
         child = os.fork()
         if child == 0:
             try:
-                for call in (consumer.stats, consumer.close, consumer.is_starved, consumer.join):
+                for call in (consumer.stats, consumer.close, consumer.is_starved, consumer.join,
+                             consumer.pause, consumer.health, consumer.poll,
+                             lambda: consumer.set_max_in_flight(3)):
                     try:
                         call()
                     except nsqsmart.errors.UsedAfterFork:
@@ -365,7 +367,7 @@ def test_a_consumer_belongs_to_its_process_until_it_is_started_anew(cluster, pro
         seen.wait()
         consumer.close()
     """)
-    assert [script.line() for _ in range(5)] == ["refused"] * 4 + ["child"]
+    assert [script.line() for _ in range(9)] == ["refused"] * 8 + ["child"]
 
     def said(word: str) -> None:
         """Publish until the script has got something and says *word*."""
@@ -411,6 +413,46 @@ def test_a_signal_drains_and_the_second_one_does_not_wait(cluster, program, numb
     assert code not in (0, None)
     assert "handled" not in out
     assert "KeyboardInterrupt" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_drains_several_at_once(cluster, program, number):
+    cluster.create_channel("t", "d")
+    publish(cluster, b"x")
+    script = program("""
+        together = threading.Barrier(3)
+        def handler(message):
+            together.wait()
+            time.sleep(0.3)
+        consumers = [nsqsmart.Consumer("t", name, handler, address=url) for name in "cd"]
+        def tell():
+            together.wait()
+            print("handling")
+        threading.Thread(target=tell).start()
+        reports = nsqsmart.run(*consumers)
+        print([report.finished for report in reports], signal.getsignal(signal.SIGINT).__name__)
+    """)
+    assert script.line() == "handling"
+    script.signal(number)
+    assert script.ends() == (0, "[1, 1] default_int_handler\n", "")
+    all_finished(cluster)
+
+
+def test_ctrl_c_ends_a_loop_that_pulls(cluster, program):
+    publish(cluster, b"x")
+    script = program("""
+        with nsqsmart.Consumer("t", "c", address=url) as consumer:
+            try:
+                for message in consumer:
+                    with message:
+                        print("handling")
+            except KeyboardInterrupt:
+                print(consumer.close().finished)
+    """)
+    assert script.line() == "handling"
+    all_finished(cluster)
+    script.signal(signal.SIGINT)
+    assert script.ends() == (0, "1\n", "")
 
 
 def test_an_interrupted_publish_leaves_a_producer_that_works(cluster, program):

@@ -148,6 +148,26 @@ def test_a_detached_message_holds_its_ordered_partition(ordered):
     assert [message.body for message in seen] == [b"first", b"first", b"second"]
 
 
+def test_a_head_that_fails_while_it_closes_is_given_back(ordered):
+    publish(ordered, b"x", partition=0)
+    entered, leave = threading.Event(), threading.Event()
+
+    def handler(message: nsqsmart.Message) -> None:
+        entered.set()
+        assert leave.wait(10)
+        raise ValueError("too late for a pause")
+
+    consumer = consume(ordered, handler, backoff_multiplier=60).start()
+    assert entered.wait(10)
+    closer = threading.Thread(target=consumer.close)
+    closer.start()
+    eventually(lambda: ordered.log.of("CLS"))
+    eventually(lambda: consumer._engine.snapshot()[0].close_wait.is_set())
+    leave.set()
+    closer.join(10)
+    eventually(lambda: len(ordered.log.of("REQ")) == 1)
+
+
 def test_a_forgotten_message_comes_again_and_is_no_longer_answered(hasty):
     publish(hasty, b"x")
     seen: list[nsqsmart.Message] = []
