@@ -124,6 +124,7 @@ def test_a_handler_that_does_not_end_is_left_behind_and_named(cluster):
     gate.open.set()
     eventually(lambda: not client_threads())
     assert not cluster.log.of("FIN")
+    assert len(cluster.log.of("REQ")) == 1
     # It was given back, so nobody waits for its timeout.
     handled = Handled()
     with consume(cluster, handled):

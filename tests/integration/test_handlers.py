@@ -162,7 +162,7 @@ def test_a_head_that_fails_while_it_closes_is_given_back(ordered):
     closer = threading.Thread(target=consumer.close)
     closer.start()
     eventually(lambda: ordered.log.of("CLS"))
-    eventually(lambda: consumer._engine.snapshot()[0].close_wait.is_set())
+    eventually(consumer._engine.snapshot()[0].close_wait.is_set)
     leave.set()
     closer.join(10)
     eventually(lambda: len(ordered.log.of("REQ")) == 1)
@@ -479,7 +479,7 @@ def test_several_run_with_one_drain(cluster):
         consume(cluster, each, channel=name) for each, name in zip(handlers, "cd", strict=True)
     ]
     reports: list[tuple[nsqsmart.CloseReport, ...]] = []
-    thread = threading.Thread(target=lambda: reports.append(nsqsmart.run(*consumers)))
+    thread = threading.Thread(target=lambda: reports.append(nsqsmart.run(*consumers)), daemon=True)
     thread.start()
     for handled in handlers:
         eventually(lambda handled=handled: len(handled.messages) == 10)

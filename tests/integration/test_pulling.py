@@ -101,7 +101,7 @@ def test_several_threads_may_iterate(cluster):
                 with message:
                     bodies.append(message.body)
 
-        threads = [threading.Thread(target=work) for _ in range(4)]
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
         for thread in threads:
             thread.start()
         all_finished(cluster)
@@ -168,7 +168,7 @@ def test_close_waits_for_blocks_of_other_threads(cluster):
                     entered.set()
                     assert leave.wait(10)
 
-        thread = threading.Thread(target=work)
+        thread = threading.Thread(target=work, daemon=True)
         thread.start()
         assert entered.wait(10)
         closer = threading.Thread(target=consumer.close)
@@ -195,7 +195,7 @@ def test_a_block_that_does_not_end_is_named(cluster):
                 entered.set()
                 assert leave.wait(10)
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     assert entered.wait(10)
     assert consumer.close(timeout=0.1).abandoned == tuple(answers)
@@ -207,7 +207,7 @@ def test_a_block_that_does_not_end_is_named(cluster):
 def test_who_waits_is_woken_by_close(cluster):
     with pull(cluster) as consumer:
         found: list[list[nsqsmart.Message]] = []
-        thread = threading.Thread(target=lambda: found.append(consumer.poll()))
+        thread = threading.Thread(target=lambda: found.append(consumer.poll()), daemon=True)
         thread.start()
         eventually(lambda: consumer._engine.crew.tallies)
         consumer.close()

@@ -139,7 +139,7 @@ def test_what_ended_it_is_raised_for_everybody(puller):
         except NotAuthorized as caught:
             found.append(caught)
 
-    threads = [threading.Thread(target=take) for _ in range(2)]
+    threads = [threading.Thread(target=take, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
     puller.end(error)

@@ -1,0 +1,83 @@
+"""What is touched, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from nsqsmart.client.rounds import Rounds
+from nsqsmart.client.staff import Tally
+from nsqsmart.config import ConsumerConfig
+from tests.unit.client.doubles import Boss, Source, message_of
+
+
+class Ground:
+    """Stands for the consumer and its ticker."""
+
+    def __init__(self, **options: object) -> None:
+        self.config = ConsumerConfig(**options)
+        self.ticker = self.crew = self
+        self.holdings = Boss().holdings
+        self.tallies = [Tally(), Tally()]
+        self.calls: list[Callable[[], None]] = []
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        self.calls.append(call)
+
+    def snapshot(self) -> list[object]:
+        return []
+
+    def go_round(self) -> None:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+def test_what_handlers_run_on_is_touched_again_and_again(source):
+    ground = Ground(touch_every=5)
+    single, first, second = (message_of(source) for _ in range(3))
+    ground.tallies[0].current = single
+    ground.tallies[1].current, ground.tallies[1].batch = first, [first, second]
+    Rounds(ground).start()
+    assert source.sent == [("TOUCH",)] * 3
+    first.answered = True
+    ground.go_round()
+    assert source.sent == [("TOUCH",)] * 5
+    ground.tallies[0].current = None
+    ground.go_round()
+    assert source.sent == [("TOUCH",)] * 6
+
+
+def test_where_the_servers_maximum_is_reached_a_touch_is_for_nothing(source):
+    ground = Ground(touch_every=5)
+    ground.tallies[0].current = message = message_of(source)
+    message.received_at -= 850
+    message.deadline = message.latest - 20
+    Rounds(ground).start()
+    assert message.deadline == message.latest
+    ground.go_round()
+    assert source.sent == [("TOUCH",)]
+
+
+def test_without_touch_every_nothing_is_touched(source):
+    ground = Ground()
+    ground.tallies[0].current = message_of(source)
+    Rounds(ground).start()
+    ground.go_round()
+    assert source.sent == []
+
+
+def test_a_server_with_less_patience_is_named_once(caplog):
+    rounds = Rounds(Ground(touch_every=30))
+    for patience in (60.0, 10.0, 20.0):
+        where = SimpleNamespace(msg_timeout=patience, describe=lambda: "t/c at a:4150")
+        rounds.check_touches(where)
+    assert caplog.text.count("touch_every is 30 s") == 1
+    assert "after 10 s" in caplog.text
