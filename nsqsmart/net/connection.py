@@ -94,16 +94,14 @@ class Connection:
         self.spoiled = True  # until proven clean: an interrupt may strike between any two lines
         socket = self._socket
         try:
-            now = socket.send(
-                command if self._plain else self.transport.encode(command), deadline, now
-            )
+            socket.send(command if self._plain else self.transport.encode(command), deadline, now)
         except TransportError as error:
             # An oversize PUB is answered, then reset: the reason may still be readable.
             frame = self._pending_error()
             if frame is None:
                 raise
             raise decode_error(frame.data) from error
-        data = socket.recv(deadline, now)
+        data = socket.recv(deadline)
         if data == OK_FRAME and self._plain:
             self.spoiled = False
             return OK

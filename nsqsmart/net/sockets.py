@@ -1,8 +1,9 @@
-"""TCP sockets that are truly blocking, with the kernel's own timeouts for deadlines.
+"""TCP sockets whose every call keeps its deadline.
 
-``settimeout`` would make the descriptor non-blocking and put a poll before every call; SO_RCVTIMEO
-and SO_SNDTIMEO cost nothing per call. They are changed only when the time left falls below what
-is set, so an exchange that has seconds left is one ``send`` and one ``recv``.
+A send takes what the kernel takes at once and waits only for the rest; a recv waits first. Both
+wait by poll(), whose Python wrapper counts the time on through signals. SO_RCVTIMEO would save
+that call, but the kernel begins anew with it whenever a signal arrives: under a timer that fires
+more often, silence would never end. ``settimeout`` would put a poll before sends as well.
 """
 
 from __future__ import annotations
@@ -20,10 +21,9 @@ from nsqsmart.net.resolving import Resolved, resolve
 _RECV_SIZE = 64 * 1024
 # An answer fits easily; allocating 64 KiB for ten bytes costs more than the exchange.
 _ANSWER_SIZE = 4096
-_SLICE = 1.0
-_SHORTEST = 0.001
 _NOSIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 _DONTWAIT = socket.MSG_DONTWAIT
+_AT_ONCE = _NOSIGNAL | _DONTWAIT
 _TIMEVAL = struct.Struct("ll")
 
 
@@ -66,7 +66,7 @@ class Socket:
     One user at a time, but for :meth:`try_send` and :meth:`hang_up`, which any thread may call.
     """
 
-    __slots__ = ("_recv_limit", "_send_limit", "_sock", "peer", "poll")
+    __slots__ = ("_sock", "peer", "poll")
 
     def __init__(self, sock: socket.socket, peer: Address) -> None:
         self._sock = sock
@@ -74,9 +74,7 @@ class Socket:
         poll = select.poll()
         poll.register(sock, select.POLLIN)
         self.poll = poll.poll
-        """Given 0: what has come already, if anything."""
-        self._limit_recv(_SLICE)
-        self._limit_send(_SLICE)
+        """Waits so many milliseconds for something to read; what it returns is true if there is."""
 
     @property
     def local(self) -> Address | None:
@@ -86,68 +84,49 @@ class Socket:
         except OSError:
             return None
 
-    def send(self, data: bytes, deadline: float, now: float | None = None) -> float:
-        """Send all of *data*; the time when that was done, which is *now* if it took no waiting.
+    def send(self, data: bytes, deadline: float, now: float | None = None) -> None:
+        """Send all of *data*; raises ConnectionLost (``sent`` True) or ResponseTimeout.
 
-        Raises ConnectionLost (``sent`` True) or ResponseTimeout; ConnectError if there is no time
-        left: nothing was sent then.
+        ConnectError if there is no time left: nothing was sent then. *now* saves a look at the
+        clock.
         """
-        if now is None:
-            now = monotonic()
-        if deadline - now < _SLICE:
-            left = deadline - monotonic()
-            if left <= 0:
-                raise ConnectError(f"no time left to send anything to {self.peer}")
-            self._limit_send(min(left, _SLICE))
-        elif self._send_limit != _SLICE:
-            self._limit_send(_SLICE)
-        try:
-            count = self._sock.send(data, _NOSIGNAL)
-        except BlockingIOError:
-            count = 0
-        except OSError as error:
-            raise self._lost(error) from error
-        if count == len(data):
-            return now
-        # A view, or a slow peer would have every rest of a large body copied.
-        self._send_rest(memoryview(data)[count:], deadline)
-        return monotonic()
-
-    def _send_rest(self, rest: memoryview, deadline: float) -> None:
-        while rest:
-            # After a part too: a peer that sips would hold us for as long as it likes.
-            self._limit_send(self._left(deadline, "take what was sent"))
+        if (monotonic() if now is None else now) >= deadline:
+            raise ConnectError(f"no time left to send anything to {self.peer}")
+        rest: bytes | memoryview = data
+        while True:
             try:
-                count = self._sock.send(rest, _NOSIGNAL)
+                count = self._sock.send(rest, _AT_ONCE)
             except BlockingIOError:
                 count = 0
             except OSError as error:
-                raise self._lost(error) from error
-            rest = rest[count:]
+                raise ConnectionLost(
+                    f"connection to {self.peer} lost: {error}", sent=True
+                ) from error
+            if count == len(rest):
+                return
+            # A view, or a slow peer would have every rest of a large body copied.
+            rest = memoryview(rest)[count:]
+            # After a part too: a peer that sips would hold us for as long as it likes.
+            self._wait_until_writable(deadline)
 
-    def recv(self, deadline: float, now: float | None = None) -> bytes:
+    def recv(self, deadline: float) -> bytes:
         """At least one byte; raises ConnectionLost at the end, ResponseTimeout in silence."""
-        if now is None:
-            now = monotonic()
-        if deadline - now < _SLICE:
-            # Even if something is there: heartbeats without end would be listened to for ever.
-            self._limit_recv(self._left(deadline, "answer"))
-        elif self._recv_limit != _SLICE:
-            self._limit_recv(_SLICE)
         while True:
+            left = deadline - monotonic()
+            # Even if something is there: heartbeats without end would be listened to for ever.
+            if left <= 0 or not self.poll(left * 1000):
+                raise ResponseTimeout(f"{self.peer} did not answer in time")
             try:
-                data = self._sock.recv(_ANSWER_SIZE)
+                data = self._sock.recv(_ANSWER_SIZE, _DONTWAIT)
             except BlockingIOError:
-                self._limit_recv(self._left(deadline, "answer"))
                 continue
             except OSError as error:
-                raise self._lost(error) from error
+                raise ConnectionLost(
+                    f"connection to {self.peer} lost: {error}", sent=True
+                ) from error
             if not data:
                 raise ConnectionLost(f"{self.peer} closed the connection", sent=True)
             return data
-
-    def _lost(self, error: OSError) -> ConnectionLost:
-        return ConnectionLost(f"connection to {self.peer} lost: {error}", sent=True)
 
     def recv_now(self) -> bytes | None:
         """What has come already: None if nothing, b"" at the end or on an error."""
@@ -162,8 +141,7 @@ class Socket:
 
     def block(self, write_timeout: float) -> None:
         """From now on a reader thread waits without limit; a send at most *write_timeout*."""
-        _set_timeout(self._sock, socket.SO_RCVTIMEO, 0.0)
-        self._limit_send(write_timeout)
+        _limit_send(self._sock, write_timeout)
 
     def read(self) -> bytes:
         """Wait for bytes as long as it takes; b"" once the peer or :meth:`hang_up` ended it."""
@@ -182,7 +160,7 @@ class Socket:
     def try_send(self, data: bytes) -> int:
         """How many bytes of *data* the kernel took at once; raises OSError if it is broken."""
         try:
-            return self._sock.send(data, _NOSIGNAL | _DONTWAIT)
+            return self._sock.send(data, _AT_ONCE)
         except BlockingIOError:
             return 0
 
@@ -195,25 +173,16 @@ class Socket:
         """Close the descriptor alone: in a forked child the parent's connection lives on."""
         self._sock.close()
 
-    def _left(self, deadline: float, what: str) -> float:
-        """Seconds to wait before the deadline is looked at again."""
+    def _wait_until_writable(self, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(self._sock, select.POLLOUT)
         left = deadline - monotonic()
-        if left <= 0:
-            raise ResponseTimeout(f"{self.peer} did not {what} in time")
-        return min(_SLICE, left)
-
-    def _limit_recv(self, seconds: float) -> None:
-        self._recv_limit = seconds
-        _set_timeout(self._sock, socket.SO_RCVTIMEO, max(seconds, _SHORTEST))
-
-    def _limit_send(self, seconds: float) -> None:
-        self._send_limit = seconds
-        _set_timeout(self._sock, socket.SO_SNDTIMEO, max(seconds, _SHORTEST))
+        if left <= 0 or not poll.poll(left * 1000):
+            raise ResponseTimeout(f"{self.peer} did not take what was sent in time")
 
 
-def _set_timeout(sock: socket.socket, option: int, seconds: float) -> None:
-    """0 waits without limit."""
+def _limit_send(sock: socket.socket, seconds: float) -> None:
     whole = int(seconds)
     value = _TIMEVAL.pack(whole, int((seconds - whole) * 1_000_000))
     with contextlib.suppress(OSError):
-        sock.setsockopt(socket.SOL_SOCKET, option, value)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -95,6 +97,37 @@ def test_a_peer_that_reads_slowly_ends_a_send(pair):
         done.set()
         thread.join(5)
     assert isinstance(error, ResponseTimeout)
+
+
+@contextmanager
+def storm(seconds: float) -> Iterator[None]:
+    """A signal every millisecond, handled, for at most *seconds*."""
+    before = signal.signal(signal.SIGUSR1, lambda _number, _frame: None)
+    over = threading.Event()
+    until = time.monotonic() + seconds
+    target = threading.get_ident()
+
+    def rage() -> None:
+        while not over.wait(0.001) and time.monotonic() < until:
+            signal.pthread_kill(target, signal.SIGUSR1)
+
+    thread = threading.Thread(target=rage)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("what", ["recv", "send"])
+def test_signals_do_not_prolong_a_wait(pair, what):
+    """The kernel's own timeouts begin anew with every signal."""
+    sock, _ = pair
+    calls = {"recv": sock.recv, "send": lambda until: sock.send(bytes(50_000_000), until)}
+    with storm(2 * SLACK):
+        assert isinstance(in_time(0.2, calls[what]), ResponseTimeout)
 
 
 def test_a_peer_that_always_says_something_ends_a_recv_after_its_deadline(pair):
