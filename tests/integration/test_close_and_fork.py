@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,8 +16,9 @@ import nsqsmart
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ClientClosed, Outcome, PublishFailed
 from tests.conftest import open_sockets, our_threads
-from tests.helpers import ROOT, eventually
+from tests.helpers import eventually
 from tests.integration.consuming import Handled, all_finished, channels, numbered, publish
+from tests.scripts import Program, programs
 
 
 @pytest.fixture
@@ -231,52 +228,10 @@ def test_no_client_can_be_pickled(make):
 # --------------------------------------------------------- processes: forks, signals, and the end
 
 
-class Program:
-    """A script of its own, that is told the cluster's address and speaks line by line."""
-
-    def __init__(self, code: str, url: str) -> None:
-        head = "import os, signal, sys, threading, time, nsqsmart\nurl = sys.argv[1]\n"
-        # No shell, and nothing of pytest's: as somebody's script.
-        self.process = subprocess.Popen(
-            [sys.executable, "-u", "-c", head + textwrap.dedent(code), url],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            start_new_session=True,
-        )
-
-    def line(self) -> str:
-        """Its next line."""
-        return self.process.stdout.readline().strip()
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        """End it and its children, which hold its pipes open."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.communicate()
-
-    def ends(self) -> tuple[int, str, str]:
-        """Exit code, what else it said, and what it complained about."""
-        out, err = self.process.communicate(timeout=20)
-        return self.process.returncode, out, err
-
-
 @pytest.fixture
 def program(cluster) -> Iterator[Callable[[str], Program]]:
-    begun: list[Program] = []
-
-    def begin(code: str) -> Program:
-        begun.append(Program(code, cluster.url))
-        return begun[-1]
-
-    yield begin
-    for each in begun:
-        each.kill()
+    with programs(cluster.url) as begin:
+        yield begin
 
 
 def test_a_child_publishes_on_connections_of_its_own(cluster, program):

@@ -1,0 +1,74 @@
+"""KeyboardInterrupt at a chosen one of the places where the interpreter can deliver it.
+
+Those are not all the lines: CPython looks for signals, and for exceptions that other threads set,
+when a function begins, when a call returns, and when a loop begins anew. An interrupt between any
+two instructions would strike where none ever does, as behind the entry of a ``with``; one between
+any two lines would miss many, as the inside of ``threading.Condition.__enter__``.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from tests.helpers import PACKAGE
+
+# Our own code and what guards it; what is inside of requests is made anew for every lookup.
+_WHERE = (str(PACKAGE), threading.__file__)
+_LOOKS = ("RESUME", "CALL", "JUMP_BACKWARD")
+_DOES_NOT = "JUMP_BACKWARD_NO_INTERRUPT"
+
+
+class _Places:
+    """Counts them in this thread, and raises at the one that is asked for."""
+
+    def __init__(self, position: int) -> None:
+        self._position = position
+        self.passed = 0
+
+    def trace(self, frame: FrameType, _event: str, _argument: object) -> Callable[..., Any] | None:
+        """To be called as each function begins."""
+        if not frame.f_code.co_filename.startswith(_WHERE):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        code = frame.f_code.co_code
+        before = "RESUME"
+
+        def step(frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
+            nonlocal before
+            if event == "exception":
+                # The call did not return, and nobody looks on the way to a handler.
+                before = ""
+            elif event == "opcode":
+                if before.startswith(_LOOKS) and before != _DOES_NOT:
+                    self.passed += 1
+                    if self.passed == self._position:
+                        raise KeyboardInterrupt
+                before = dis.opname[code[frame.f_lasti]]
+            return step
+
+        return step
+
+
+@contextmanager
+def interrupted_at(position: int) -> Iterator[_Places]:
+    """KeyboardInterrupt at the place of that number, counted from 1; 0 only counts."""
+    places = _Places(position)
+    before = sys.gettrace()
+    sys.settrace(places.trace)
+    try:
+        yield places
+    finally:
+        sys.settrace(before)
+
+
+def count_places(call: Callable[[], object]) -> int:
+    """How many places *call* has."""
+    with interrupted_at(0) as places:
+        call()
+    return places.passed
