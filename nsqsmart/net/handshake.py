@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import socket as _socket
 import ssl
 from collections.abc import Iterable
@@ -44,6 +45,9 @@ def make_greeting(
 ) -> Greeting:
     """What to say with these options; reads the TLS files, once."""
     wants_tls = config.tls_v1
+    if config.snappy:
+        # Not when one thread first connects: a fork just then hands the import's lock to the child.
+        importlib.import_module("snappy")
     hostname = config.hostname or _socket.gethostname()
     offer = Offer(
         client_id=config.client_id or hostname.partition(".")[0],

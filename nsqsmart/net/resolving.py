@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import socket
 from queue import Empty, SimpleQueue
+import codecs
+import os
 from time import monotonic
 from typing import NamedTuple
 
@@ -17,6 +19,10 @@ from nsqsmart.net.threads import spawn
 
 _REMEMBER = 60.0
 _MAX_NAMES = 1024
+
+# What getaddrinfo encodes names with. Imported now: a child that is forked while a thread does it
+# would wait for that thread's lock for ever.
+codecs.lookup("idna")
 
 
 class Resolved(NamedTuple):

@@ -6,6 +6,7 @@ they agree on it (reference vectors: the Java and Go clients of the redesigned N
 
 from __future__ import annotations
 
+import codecs
 import zlib
 from collections.abc import Callable, Collection, Sequence
 
@@ -20,6 +21,11 @@ _MASK32 = 0xFFFFFFFF
 _MASK64 = 0xFFFFFFFFFFFFFFFF
 _SIGN32 = 0x80000000
 _INT64 = 1 << 63
+
+# A codec is imported on first use. A process that forks while one thread does so hands its child
+# the lock of that import, which nobody there will ever release: so not in the middle of a publish.
+_JAVA_CODEC = "utf-16-be"
+codecs.lookup(_JAVA_CODEC)
 
 
 def partition_for(key: Key, partition_num: int, sharding: Sharding = "java") -> int:
@@ -56,7 +62,7 @@ def java_hash(key: str | int) -> int:
     """``String.hashCode()`` or ``Long.hashCode()``, as a signed 32-bit number."""
     if isinstance(key, str):
         value = 0
-        units = key.encode("utf-16-be", "surrogatepass")
+        units = key.encode(_JAVA_CODEC, "surrogatepass")
         for index in range(0, len(units), 2):
             value = (31 * value + (units[index] << 8 | units[index + 1])) & _MASK32
     else:
