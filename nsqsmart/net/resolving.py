@@ -1,15 +1,18 @@
 """Host names to addresses without missing a deadline.
 
 ``getaddrinfo`` cannot be interrupted, so a name that is neither numeric nor remembered is resolved
-on a transient daemon thread; whoever waits leaves when its time is up.
+on a transient daemon thread; whoever waits leaves when its time is up. Who comes later waits for
+the same thread, for as long as it may still be right: where the resolver hangs, threads would
+otherwise gather, one a call.
 """
 
 from __future__ import annotations
 
-import socket
-from queue import Empty, SimpleQueue
 import codecs
 import os
+import socket
+from functools import partial
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import NamedTuple
 
@@ -17,12 +20,14 @@ from nsqsmart.errors import ConnectError
 from nsqsmart.names import Address
 from nsqsmart.net.threads import spawn
 
-_REMEMBER = 60.0
-_MAX_NAMES = 1024
-
 # What getaddrinfo encodes names with. Imported now: a child that is forked while a thread does it
 # would wait for that thread's lock for ever.
 codecs.lookup("idna")
+
+_REMEMBER = 60.0
+_MAX_NAMES = 1024
+# A question is usually lost, or the server gone, when glibc has waited as long as that.
+_ASK_ANEW = 5.0
 
 
 class Resolved(NamedTuple):
@@ -32,7 +37,23 @@ class Resolved(NamedTuple):
     sockaddr: tuple[str | int | bytes, ...]
 
 
+Answer = list[Resolved] | OSError
+
+
+class _Question:
+    """A name that a thread is resolving, and who waits for its answer."""
+
+    __slots__ = ("answer", "asked_at", "askers")
+
+    def __init__(self) -> None:
+        self.asked_at = monotonic()
+        self.answer: Answer | None = None
+        self.askers: list[SimpleQueue[Answer]] = []
+
+
 _known: dict[Address, tuple[float, list[Resolved]]] = {}
+# By process: threads do not live on in a child.
+_open: dict[tuple[int, Address], _Question] = {}
 
 
 def resolve(address: Address, deadline: float) -> list[Resolved]:
@@ -43,22 +64,48 @@ def resolve(address: Address, deadline: float) -> list[Resolved]:
     remembered = _known.get(address)
     if remembered and monotonic() - remembered[0] < _REMEMBER:
         return remembered[1]
-    answers: SimpleQueue[list[Resolved] | OSError] = SimpleQueue()
-    try:
-        spawn(f"resolve-{address.host}", lambda: answers.put(_ask(address)))
-    except RuntimeError:
-        # Threads cannot start any more, as in atexit: better in place than not at all.
-        answers.put(_ask(address))
+    answers: SimpleQueue[Answer] = SimpleQueue()
+    _ask_on_a_thread(address, answers)
     try:
         answer = answers.get(timeout=max(0.0, deadline - monotonic()))
     except Empty:
         raise ConnectError(f"name {address.host!r} was not resolved in time") from None
     if isinstance(answer, OSError):
         raise ConnectError(f"name {address.host!r} cannot be resolved: {answer}") from answer
-    if len(_known) >= _MAX_NAMES:
-        _known.clear()
-    _known[address] = (monotonic(), answer)
     return answer
+
+
+def _ask_on_a_thread(address: Address, asker: SimpleQueue[Answer]) -> None:
+    """Have the answer put into *asker*, by the thread that is asking already if there is one."""
+    place = (os.getpid(), address)
+    question = _open.get(place)
+    if question is None or monotonic() - question.asked_at > _ASK_ANEW:
+        _open[place] = question = _Question()
+        question.askers.append(asker)
+        try:
+            spawn(f"resolve-{address.host}", partial(_answer, question, address, place))
+        except RuntimeError:
+            # Threads cannot start any more, as in atexit: better in place than not at all.
+            _answer(question, address, place)
+        return
+    question.askers.append(asker)
+    if question.answer is not None:
+        # It may have been given while we came; twice does no harm.
+        asker.put(question.answer)
+
+
+def _answer(question: _Question, address: Address, place: tuple[int, Address]) -> None:
+    """Ask, remember what is good even if nobody waits any more, and tell everybody."""
+    answer = _ask(address)
+    if _open.get(place) is question:
+        _open.pop(place, None)
+    if not isinstance(answer, OSError):
+        if len(_known) >= _MAX_NAMES:
+            _known.clear()
+        _known[address] = (monotonic(), answer)
+    question.answer = answer
+    for asker in question.askers:
+        asker.put(answer)
 
 
 def _numeric(address: Address) -> list[Resolved]:
@@ -68,7 +115,7 @@ def _numeric(address: Address) -> list[Resolved]:
         return []
 
 
-def _ask(address: Address) -> list[Resolved] | OSError:
+def _ask(address: Address) -> Answer:
     try:
         return _getaddrinfo(address, 0)
     except (OSError, UnicodeError) as error:

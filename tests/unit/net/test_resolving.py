@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -35,6 +36,7 @@ class Names:
 @pytest.fixture(autouse=True)
 def _forget(monkeypatch):
     monkeypatch.setattr(resolving, "_known", {})
+    monkeypatch.setattr(resolving, "_open", {})
 
 
 def names(monkeypatch, answer) -> Names:
@@ -70,6 +72,73 @@ def test_a_resolver_that_hangs_is_left_at_the_deadline(monkeypatch):
     released.set()
     eventually(lambda: not [t for t in threading.enumerate() if "resolve-slow" in t.name])
     assert asked.asked == ["slow"]
+
+
+def hanging(monkeypatch) -> tuple[Names, threading.Event]:
+    """A resolver that answers when it is told to."""
+    released = threading.Event()
+
+    def hang():
+        assert released.wait(30)
+        return FOUND
+
+    return names(monkeypatch, hang), released
+
+
+def resolvers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if "resolve-slow" in thread.name]
+
+
+def test_who_comes_while_a_name_is_asked_for_waits_for_the_same_thread(monkeypatch):
+    asked, released = hanging(monkeypatch)
+    for _ in range(20):
+        with pytest.raises(ConnectError, match="not resolved in time"):
+            resolve(Address("slow", 4150), time.monotonic() + 0.01)
+    assert len(resolvers()) == 1
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(resolve(Address("slow", 4150), soon())))
+    waiting.start()
+    eventually(lambda: len(resolving._open[os.getpid(), ("slow", 4150)].askers) == 21)
+    released.set()
+    waiting.join(5)
+    assert found[0][0].sockaddr == ("127.0.0.1", 4150)
+    assert asked.asked == ["slow"]
+    eventually(lambda: not resolvers())
+
+
+def test_an_answer_that_comes_too_late_for_one_call_serves_the_next(monkeypatch):
+    asked, released = hanging(monkeypatch)
+    with pytest.raises(ConnectError):
+        resolve(Address("slow", 4150), time.monotonic() + 0.01)
+    released.set()
+    eventually(lambda: not resolvers())
+    assert resolve(Address("slow", 4150), soon())
+    assert asked.asked == ["slow"]
+
+
+def test_a_question_that_is_old_is_asked_anew(monkeypatch):
+    """The resolver works again, but the thread that asked it before still waits."""
+    monkeypatch.setattr(resolving, "_ASK_ANEW", 0.0)
+    asked, released = hanging(monkeypatch)
+    for _ in range(2):
+        with pytest.raises(ConnectError):
+            resolve(Address("slow", 4150), time.monotonic() + 0.01)
+    released.set()
+    eventually(lambda: not resolvers())
+    assert asked.asked == ["slow", "slow"]
+
+
+def test_a_child_does_not_wait_for_a_thread_of_its_parent(monkeypatch):
+    asked, released = hanging(monkeypatch)
+    with pytest.raises(ConnectError):
+        resolve(Address("slow", 4150), time.monotonic() + 0.01)
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(ConnectError):
+            resolve(Address("slow", 4150), time.monotonic() + 0.01)
+    assert len(asked.asked) == 2
+    released.set()
+    eventually(lambda: not resolvers())
 
 
 def test_an_answer_is_remembered_for_a_minute(monkeypatch):
