@@ -17,13 +17,15 @@ _MAX_PAUSE = 30.0
 class _Outage(NamedTuple):
     failures: int
     until: float
+    probed: bool = False
 
 
 class Outages(Generic[N]):
     """Which nodes to avoid; times are monotonic seconds.
 
-    The pause is 1 s at first and doubles to 30 s. Every method is one operation on a dict, so
-    threads need no lock; two that probe at once do no harm.
+    The pause is 1 s at first and doubles to 30 s with every probe that fails: what forty threads
+    say at once is one failure. Every method is one operation on a dict, so threads need no lock;
+    two that probe at once do no harm.
     """
 
     def __init__(self) -> None:
@@ -33,6 +35,8 @@ class Outages(Generic[N]):
     def failed(self, node: N, now: float) -> None:
         """*node* did not answer, or cannot be reached."""
         known = self.nodes.get(node)
+        if known and now < known.until and not known.probed:
+            return
         failures = known.failures + 1 if known else 1
         pause = min(_MAX_PAUSE, _PAUSE * 2 ** min(failures - 1, 10))
         self.nodes[node] = _Outage(failures, now + pause)
@@ -50,4 +54,4 @@ class Outages(Generic[N]):
         known = self.nodes.get(node)
         if known and now >= known.until:
             pause = min(_MAX_PAUSE, _PAUSE * 2 ** min(known.failures - 1, 10))
-            self.nodes[node] = known._replace(until=now + pause)
+            self.nodes[node] = known._replace(until=now + pause, probed=True)
