@@ -5,7 +5,7 @@ A fresh session per round: a shared one handed out other processes' answers afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -99,15 +99,13 @@ class LookupClient:
         now = monotonic()
         limit = now + (deadline - now) / 2
         with _open_session() as session:
-            self._refresh_peers(session, limit)
+            self._refresh_peers(session, (now + limit) / 2)
             # The # of an ephemeral topic would begin a fragment, which is not sent.
             path = access.path + quote(topic, safe="")
             answers: list[LookupAnswer] = []
             failed: list[tuple[Address, str]] = []
-            for peer in self._in_order():
-                if answers and monotonic() >= limit:
-                    break
-                answer = self._get(session, peer, path, parse_lookup, limit, failed)
+            for peer, until in self._in_turn(limit):
+                answer = self._get(session, peer, path, parse_lookup, until, failed)
                 if answer:
                     answers.append(answer)
         if not answers:
@@ -116,8 +114,10 @@ class LookupClient:
 
     def nodes_for_new_topic(self, topic: str, deadline: float) -> tuple[Node, ...]:
         """Where the first publish of an original cluster's new topic may go: nsqd creates it."""
+        now = monotonic()
+        limit = now + (deadline - now) / 2
         answers, _ = self._ask_all(
-            "/nodes", lambda status, body: parse_nodes(status, body, topic), deadline
+            "/nodes", lambda status, body: parse_nodes(status, body, topic), limit
         )
         found = {node.address: node for nodes in answers for node in nodes}
         return tuple(found.values())
@@ -162,7 +162,8 @@ class LookupClient:
         failed: list[tuple[Address, str]] = []
         with _open_session(listing=True) as session:
             answers = [
-                self._get(session, peer, path, parse, deadline, failed) for peer in self._in_order()
+                self._get(session, peer, path, parse, until, failed)
+                for peer, until in self._in_turn(deadline)
             ]
         return [answer for answer in answers if answer is not None], failed
 
@@ -174,6 +175,13 @@ class LookupClient:
         )
         due = [peer for peer in peers if peer.next_try <= now]
         return due or peers
+
+    def _in_turn(self, limit: float) -> Iterator[tuple[_Peer, float]]:
+        """The same, each with its share of the time until *limit*: one that hangs takes no more."""
+        peers = self._in_order()
+        for position, peer in enumerate(peers):
+            now = monotonic()
+            yield peer, now + (limit - now) / (len(peers) - position)
 
     def _refresh_peers(self, session: HttpSession, limit: float) -> None:
         """Learn the cluster's lookupds; where that fails those that are known serve."""
@@ -189,8 +197,8 @@ class LookupClient:
         """Whether anybody answered; the first who knows the others is enough."""
         originals = 0
         redesigned = False
-        for peer in self._in_order():
-            found = self._get(session, peer, "/listlookup", _peers_or_original, limit, failed)
+        for peer, until in self._in_turn(limit):
+            found = self._get(session, peer, "/listlookup", _peers_or_original, until, failed)
             if found is _ORIGINAL:
                 originals += 1
             elif found:
@@ -222,7 +230,12 @@ class LookupClient:
         limit: float,
         failed: list[tuple[Address, str]],
     ) -> T | None:
-        deadline = min(limit, monotonic() + self._options.request_timeout)
+        now = monotonic()
+        if now >= limit:
+            # It has not failed: it was not asked.
+            failed.append((peer.address, "no time left"))
+            return None
+        deadline = min(limit, now + self._options.request_timeout)
         try:
             answer = parse(*session.get(f"http://{peer.address}{path}", deadline))
         except DiscoveryError as error:

@@ -24,6 +24,7 @@ class Lookupds:
     def __init__(self) -> None:
         self.now = 1000.0
         self.dead: set[Address] = set()
+        self.hung: set[Address] = set()
         self.slow: dict[Address, float] = {}
         self.members: dict[Address, tuple[int, bytes]] = {}
         self.nodes: dict[Address, tuple[int, bytes]] = {}
@@ -51,6 +52,9 @@ class Lookupds:
         self.now += self.slow.get(address, 0.0)
         if address in self.dead:
             raise DiscoveryError("refused")
+        if address in self.hung:
+            self.now = max(self.now, deadline)
+            raise DiscoveryError("no complete answer in time")
         if path == "listlookup":
             return self.members.get(address, NOT_FOUND)
         if path == "nodes":
@@ -154,6 +158,36 @@ def test_no_request_gets_more_than_its_time_or_half_of_what_there_is(lookupds):
     ask(client, lookupds, budget=100)
     ask(client, lookupds, budget=1)
     assert lookupds.limits == [2.0, 0.5]
+
+
+@pytest.mark.parametrize("patience", [0.5, 2.0, 20.0])
+def test_one_that_hangs_leaves_the_others_time_to_answer(lookupds, patience):
+    lookupds.hung = {A}
+    client = LookupClient([A, B, C], OPTIONS)
+    deadline = lookupds.now + patience
+    found = client.ask("t", WRITE, deadline)
+    assert [answer.producers[0].address.host for answer in found.answers] == ["nsqd-b", "nsqd-c"]
+    assert lookupds.now <= deadline - patience / 2
+    assert client.original
+
+
+def test_the_nodes_for_a_new_topic_leave_time_to_publish_to_them(lookupds):
+    lookupds.hung = {A}
+    lookupds.nodes[B] = (200, b'{"producers":[%s]}' % producer("b"))
+    client = LookupClient([A, B], OPTIONS)
+    deadline = lookupds.now + 1
+    assert len(client.nodes_for_new_topic("t", deadline)) == 1
+    assert lookupds.now <= deadline - 0.5
+
+
+def test_who_was_not_asked_has_not_failed(lookupds):
+    client = LookupClient([A, B], OPTIONS)
+    for _ in range(OPTIONS.failure_threshold):
+        with pytest.raises(DiscoveryError, match="no time left"):
+            client.ask("t", WRITE, lookupds.now)
+    assert lookupds.asked == []
+    client.ask("t", WRITE, lookupds.now + 10)
+    assert lookupds.take() == "ab"
 
 
 def test_further_lookupds_are_learned_and_the_leading_one_is_asked_first(lookupds):
