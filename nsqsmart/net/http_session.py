@@ -21,6 +21,7 @@ from urllib3.exceptions import HTTPError
 from nsqsmart.errors import ConnectError, DiscoveryError
 from nsqsmart.names import Address
 from nsqsmart.net.resolving import resolve
+from nsqsmart.net.sockets import NOSIGNAL
 
 MAX_ANSWER = 1024 * 1024
 """Bytes that are enough for an answer about one topic."""
@@ -94,7 +95,10 @@ class _Deadline:
 
 
 class _Socket(socket.socket):
-    """Looks at the deadline before every read."""
+    """Looks at the deadline before every read; to write to a peer that is gone is an error.
+
+    Not the end of the process, which SIGPIPE is where a program has set it back to its default.
+    """
 
     def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
         super().__init__(fileno=sock.detach())
@@ -107,6 +111,10 @@ class _Socket(socket.socket):
 
 class _Connection(HTTPConnection):
     """Resolves and connects within the deadline."""
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        self.settimeout(self._until.left())
+        super().sendall(data, flags | NOSIGNAL)
+
 
     def __init__(self, deadline: _Deadline, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -21,9 +21,9 @@ from nsqsmart.net.resolving import Resolved, resolve
 _RECV_SIZE = 64 * 1024
 # An answer fits easily; allocating 64 KiB for ten bytes costs more than the exchange.
 _ANSWER_SIZE = 4096
-_NOSIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
+NOSIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 _DONTWAIT = socket.MSG_DONTWAIT
-_AT_ONCE = _NOSIGNAL | _DONTWAIT
+_AT_ONCE = NOSIGNAL | _DONTWAIT
 _TIMEVAL = struct.Struct("ll")
 
 
@@ -155,7 +155,7 @@ class Socket:
         """Send all of *data*; raises OSError if the peer takes nothing for the write timeout."""
         rest: bytes | memoryview = data
         while rest:
-            rest = memoryview(rest)[self._sock.send(rest, _NOSIGNAL) :]
+            rest = memoryview(rest)[self._sock.send(rest, NOSIGNAL) :]
 
     def try_send(self, data: bytes) -> int:
         """How many bytes of *data* the kernel took at once; raises OSError if it is broken."""
