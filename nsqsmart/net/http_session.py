@@ -8,6 +8,7 @@ environment, no redirects, no compression, and a bound to the size of the answer
 from __future__ import annotations
 
 import socket
+import sys
 from functools import partial
 from time import monotonic
 from typing import Any, Self
@@ -61,6 +62,7 @@ class HttpSession:
 
     def _ask(self, method: str, url: str, body: bytes | None, deadline: float) -> tuple[int, bytes]:
         self._deadline.at = deadline
+        handled = sys.exception()
         try:
             self._deadline.left()
             with self._session.request(
@@ -68,7 +70,7 @@ class HttpSession:
             ) as response:
                 return response.status_code, self._read_body(response)
         except (requests.RequestException, HTTPError, OSError, ConnectError) as error:
-            raise DiscoveryError(_explain(error)) from error
+            raise DiscoveryError(_explain(error, handled)) from error
 
     def _read_body(self, response: requests.Response) -> bytes:
         pieces: list[bytes] = []
@@ -156,8 +158,11 @@ class _Adapter(HTTPAdapter):
         return pool
 
 
-def _explain(error: BaseException) -> str:
-    """The innermost reason: the layers above it only repeat the address."""
-    while error.__cause__ or error.__context__:
-        error = error.__cause__ or error.__context__ or error
+def _explain(error: BaseException, handled: BaseException | None) -> str:
+    """The innermost reason: the layers above it only repeat the address.
+
+    *handled* is what went wrong before, and why anybody asks: no reason of *error*.
+    """
+    while (inner := error.__cause__ or error.__context__) and inner is not handled:
+        error = inner
     return f"{type(error).__name__}: {error}"[:200]
