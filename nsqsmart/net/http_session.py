@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import sys
 from functools import partial
+from queue import SimpleQueue
 from time import monotonic
 from typing import Any, Self
 
@@ -110,13 +111,13 @@ class _Socket(socket.socket):
         self.settimeout(self._until.left())
         return super().recv_into(*args)
 
-
-class _Connection(HTTPConnection):
-    """Resolves and connects within the deadline."""
     def sendall(self, data: Any, flags: int = 0) -> None:
         self.settimeout(self._until.left())
         super().sendall(data, flags | NOSIGNAL)
 
+
+class _Connection(HTTPConnection):
+    """Resolves and connects within the deadline."""
 
     def __init__(self, deadline: _Deadline, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -142,6 +143,16 @@ class _Connection(HTTPConnection):
         return super().getresponse()
 
 
+class _Pool(HTTPConnectionPool):
+    """Holds connections in a queue without a Condition.
+
+    An interrupt in the one that urllib3 has leaves its lock taken, and urllib3 itself takes it
+    once more on the way out: the call would never end.
+    """
+
+    QueueCls: Any = staticmethod(lambda _size: SimpleQueue())
+
+
 class _Adapter(HTTPAdapter):
     def __init__(self, deadline: _Deadline) -> None:
         self._until = deadline
@@ -152,8 +163,8 @@ class _Adapter(HTTPAdapter):
         manager.pool_classes_by_scheme = {"http": self._new_pool}  # type: ignore[dict-item]
         self.poolmanager = manager
 
-    def _new_pool(self, *args: Any, **options: Any) -> HTTPConnectionPool:
-        pool = HTTPConnectionPool(*args, **options)
+    def _new_pool(self, *args: Any, **options: Any) -> _Pool:
+        pool = _Pool(*args, **options)
         pool.ConnectionCls = partial(_Connection, self._until)  # type: ignore[assignment]
         return pool
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from time import monotonic
 
 import pytest
 
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.net.http_session import MAX_ANSWER, HttpSession
+from tests.helpers import ROOT
+from tests.interrupts import count_places, interrupted_at
 from tests.peers import Peer, Script, Talk, http_answer, http_script
 
 
@@ -162,3 +168,49 @@ def test_one_session_asks_several():
         for number, peer in enumerate([one, other, one]):
             url = "http://{}:{}/{}".format(*peer.address, number)
             assert session.get(url, monotonic() + 5) == (200, b"/%d" % number)
+
+
+def test_what_failed_before_is_no_reason():
+    """Whoever asks again does so while he handles the failure that made him ask."""
+
+    def get_again(peer: Peer) -> None:
+        try:
+            {}["before"]
+        except KeyError:
+            get(peer)
+
+    with Peer(lambda talk: None) as peer, pytest.raises(DiscoveryError) as caught:
+        get_again(peer)
+    assert "before" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_an_interrupt_anywhere_ends_the_call():
+    """One in the lock of urllib3's own pool made it wait for that lock for ever."""
+    with Peer(http_script(lambda _path: http_answer(200, b"said"))) as peer:
+        get(peer)
+        places = count_places(lambda: get(peer))
+        assert places > 20
+        for position in range(1, places + 1):
+            with suppress(KeyboardInterrupt), interrupted_at(position):
+                get(peer)
+        assert get(peer) == (200, b"said")
+
+
+def test_to_write_to_a_peer_that_is_gone_is_an_error_even_with_a_default_sigpipe():
+    code = """
+import signal, socket, time
+from nsqsmart.net.http_session import _Deadline, _Socket
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+deadline = _Deadline()
+deadline.at = time.monotonic() + 10
+here, there = socket.socketpair()
+there.close()
+with _Socket(here, deadline) as sock:
+    try:
+        sock.sendall(b"GET / HTTP/1.1")
+    except BrokenPipeError:
+        print("an error")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (0, "an error\n"), signal.strsignal(-done.returncode)
