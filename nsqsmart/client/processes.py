@@ -43,7 +43,8 @@ class PerProcess(Generic[T]):
 
     def drop_inherited(self) -> None:
         """Close what came with a fork."""
-        for process in [pid for pid in self._held if pid != os.getpid()]:
+        # A copy first: other threads may be adding theirs.
+        for process in [pid for pid in list(self._held) if pid != os.getpid()]:
             inherited = self._held.pop(process, None)
             if inherited:
                 inherited.drop()

@@ -183,7 +183,8 @@ class ConnectionPool:
     def stats(self) -> dict[str, PoolStats]:
         """Figures by nsqd, "host:port"."""
         with self._lock:
-            return {str(address): self._count(place) for address, place in self._places.items()}
+            places = list(self._places.items())
+            return {str(address): self._count(place) for address, place in places}
 
     def _count(self, place: _Place) -> PoolStats:
         """Called with the lock."""
@@ -201,7 +202,7 @@ class ConnectionPool:
     def wait_for_loans(self, deadline: float) -> None:
         """Return when nothing is lent, at the latest at *deadline*."""
         with self._lock:
-            while any(place.count() > len(place.idle) for place in self._places.values()):
+            while any(place.count() > len(place.idle) for place in list(self._places.values())):
                 left = deadline - monotonic()
                 if left <= 0:
                     return
