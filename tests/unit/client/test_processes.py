@@ -37,13 +37,13 @@ def test_what_came_with_a_fork_is_dropped(monkeypatch) -> None:
 
 def test_threads_that_ask_first_at_once_do_not_disturb_each_other() -> None:
     """Looking for what was inherited goes on while others add their own."""
-    failures: list[Exception] = []
+    failures: list[RuntimeError] = []
 
     def ask(held: PerProcess[Thing], barrier: threading.Barrier) -> None:
         barrier.wait()
         try:
             held.get_or_make(Thing)
-        except Exception as error:
+        except RuntimeError as error:
             failures.append(error)
 
     interval = sys.getswitchinterval()
