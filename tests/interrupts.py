@@ -1,7 +1,7 @@
 """KeyboardInterrupt at a chosen one of the places where the interpreter can deliver it.
 
 Those are not all the lines: CPython looks for signals, and for exceptions that other threads set,
-when a function begins, when a call returns, and when a loop begins anew. An interrupt between any
+when a function begins, when one written in C returns, and when a loop begins anew. One between any
 two instructions would strike where none ever does, as behind the entry of a ``with``; one between
 any two lines would miss many, as the inside of ``threading.Condition.__enter__``.
 """
@@ -27,12 +27,16 @@ _DOES_NOT = "JUMP_BACKWARD_NO_INTERRUPT"
 class _Places:
     """Counts them in this thread, and raises at the one that is asked for."""
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: int, error: type[BaseException]) -> None:
         self._position = position
+        self._error = error
+        self._callers: set[int] = set()  # by id: to hold a frame is to hold what it refers to
         self.passed = 0
 
     def trace(self, frame: FrameType, _event: str, _argument: object) -> Callable[..., Any] | None:
         """To be called as each function begins."""
+        if frame.f_code.co_name != "__init__":  # which is called by the class, in C
+            self._callers.add(id(frame.f_back))
         if not frame.f_code.co_filename.startswith(_WHERE):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
@@ -44,21 +48,30 @@ class _Places:
             if event == "exception":
                 # The call did not return, and nobody looks on the way to a handler.
                 before = ""
+                self._callers.discard(id(frame))
             elif event == "opcode":
                 if before.startswith(_LOOKS) and before != _DOES_NOT:
-                    self.passed += 1
-                    if self.passed == self._position:
-                        raise KeyboardInterrupt
+                    into_python = id(frame) in self._callers
+                    self._callers.discard(id(frame))
+                    if before != "CALL" or not into_python:
+                        self._pass()
                 before = dis.opname[code[frame.f_lasti]]
             return step
 
         return step
 
+    def _pass(self) -> None:
+        self.passed += 1
+        if self.passed == self._position:
+            raise self._error
+
 
 @contextmanager
-def interrupted_at(position: int) -> Iterator[_Places]:
-    """KeyboardInterrupt at the place of that number, counted from 1; 0 only counts."""
-    places = _Places(position)
+def interrupted_at(
+    position: int, error: type[BaseException] = KeyboardInterrupt
+) -> Iterator[_Places]:
+    """*error* at the place of that number, counted from 1; 0 only counts."""
+    places = _Places(position, error)
     before = sys.gettrace()
     sys.settrace(places.trace)
     try:

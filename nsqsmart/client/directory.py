@@ -9,12 +9,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from random import uniform
 from time import monotonic
+from weakref import ref
 
 from nsqsmart.client.addressing import usable_node
 from nsqsmart.config import ClientConfig, Endpoint
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
 from nsqsmart.net.lookup import Access, LookupClient, LookupOptions
+from nsqsmart.net.tokens import Token, new_token, wait_for, wake
 from nsqsmart.policy.lookup_answers import Node, TopicState
 from nsqsmart.policy.topology import Refused, Topology, direct, merge
 
@@ -35,17 +37,22 @@ def make_lookup(endpoint: Endpoint, config: ClientConfig) -> LookupClient:
 
 
 class _Entry:
-    """What is known of one topic."""
+    """What is known of one topic.
+
+    A lookup under way is known by the token of the call that makes it, which nobody else keeps
+    alive: one that was interrupted is over, even if it could not say so.
+    """
 
     __slots__ = (
         "asked_at",
         "doubted",
         "failure",
-        "flights",
-        "flying",
+        "flight",
+        "landed",
         "refused",
         "stale_at",
         "topology",
+        "waiting",
     )
 
     def __init__(self) -> None:
@@ -53,10 +60,16 @@ class _Entry:
         self.failure: DiscoveryError | None = None
         self.refused: set[Refused] = set()
         self.doubted: set[Refused] = set()
-        self.flying = False
-        self.flights = 0
+        self.flight: ref[Token] | None = None
+        self.landed = 0
+        self.waiting: set[Token] = set()
         self.asked_at = -3600.0
         self.stale_at = 0.0
+
+    @property
+    def flying(self) -> bool:
+        """Whether the lookups are being asked."""
+        return self.flight is not None and self.flight() is not None
 
 
 class Directory:
@@ -71,7 +84,7 @@ class Directory:
         self._access = access
         self._direct = () if endpoint.discovers else endpoint.addresses
         self._lookup = make_lookup(endpoint, config) if endpoint.discovers else None
-        self._changed = threading.Condition(threading.Lock())  # guards the entries
+        self._lock = threading.Lock()  # guards the entries
         self._entries: dict[str, _Entry] = {}
         self._closed = False
         self.on_gone: Callable[[frozenset[Address]], None] = lambda _: None
@@ -121,31 +134,50 @@ class Directory:
             known.topology = known.topology or direct(topic, self._direct)
             known.stale_at = math.inf
             return known.topology
-        entry, mine = self._join(topic, seen, deadline, refused, wait=wait)
-        if mine:
-            self._fly(topic, entry, deadline)
+        entry = self._entries.setdefault(topic, _Entry())
+        with self._lock:
+            entry.refused.update(refused)
+        token = new_token()
+        try:
+            if self._may_fly(entry, token, seen, deadline, wait=wait):
+                self._fly(topic, entry, deadline)
+        finally:
+            # Twice if an interrupt comes in between: whoever keeps its traceback keeps the token.
+            try:
+                self._leave(entry, token)
+            except BaseException:
+                self._leave(entry, token)
+                raise
         if entry.topology is None:
             raise entry.failure or DiscoveryError(f"no picture of topic {topic!r} in time")
         return entry.topology
 
     def pause(self, topic: str, seen: int, seconds: float) -> None:
         """Wait for so long, but only until a picture newer than generation *seen* is there."""
-        with self._changed:
-            entry = self._entries.setdefault(topic, _Entry())
-            self._changed.wait_for(
-                lambda: self._closed or (entry.topology and entry.topology.generation > seen),
-                seconds,
-            )
+        entry = self._entries.setdefault(topic, _Entry())
+        until, token = monotonic() + seconds, new_token()
+        try:
+            while not self._closed and (left := until - monotonic()) > 0:
+                with self._lock:
+                    if entry.topology and entry.topology.generation > seen:
+                        return
+                    entry.waiting.add(token)
+                wait_for(token, left)
+        finally:
+            self._leave(entry, token)
 
     def close(self) -> None:
         """End every pause."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self._closed = True
+        for entry in list(self._entries.values()):
+            with self._lock:
+                waiting, entry.waiting = entry.waiting, set()
+            for each in waiting:
+                wake(each)
 
     def doubt(self, topic: str, refused: Refused) -> None:
         """An error has proved *refused* wrong, and ends a call that will not look up itself."""
-        with self._changed:
+        with self._lock:
             entry = self._entries.get(topic)
             if entry:
                 entry.refused.add(refused)
@@ -161,28 +193,38 @@ class Directory:
             return False
         return Refused(partition, address) in entry.doubted
 
-    def _join(
-        self, topic: str, seen: int, deadline: float, refused: Collection[Refused], *, wait: bool
-    ) -> tuple[_Entry, bool]:
-        """Wait for a flight under way, or be told to fly."""
-        with self._changed:
-            entry = self._entries.setdefault(topic, _Entry())
-            entry.refused.update(refused)
-            flights = entry.flights
-            while True:
+    def _may_fly(
+        self, entry: _Entry, token: Token, seen: int, deadline: float, *, wait: bool
+    ) -> bool:
+        """Wait for a lookup under way, or be told to make one, for which *token* then stands."""
+        landed = entry.landed
+        while True:
+            with self._lock:
                 now = monotonic()
                 if entry.topology and entry.topology.generation > seen:
-                    return entry, False
+                    return False
                 allowed = entry.asked_at + self._config.lookupd_min_refresh_interval
                 if not entry.flying and now >= allowed:
-                    entry.flying = True
+                    entry.flight = ref(token)
                     entry.asked_at = now
-                    return entry, True
-                landed = entry.flights > flights
-                if landed or now >= deadline or (not wait and entry.topology):
-                    return entry, False
+                    return True
+                if entry.landed > landed or now >= deadline or (not wait and entry.topology):
+                    return False
                 until = deadline if entry.flying else min(allowed, deadline)
-                self._changed.wait(until - now)
+                entry.waiting.add(token)
+            wait_for(token, until - now)
+
+    def _leave(self, entry: _Entry, token: Token) -> None:
+        """Wait no longer; if it was the call of *token* that looked up, wake the others."""
+        waiting: set[Token] = set()
+        with self._lock:
+            entry.waiting.discard(token)
+            if entry.flight and entry.flight() is token:
+                entry.flight = None
+                entry.landed += 1
+                waiting, entry.waiting = entry.waiting, waiting
+        for each in waiting:
+            wake(each)
 
     def _fly(self, topic: str, entry: _Entry, deadline: float) -> None:
         topology: Topology | None = None
@@ -193,20 +235,16 @@ class Directory:
         except DiscoveryError as error:
             failure = error
             log.warning("lookup of topic %s failed: %s", topic, error)
-        finally:
-            with self._changed:
-                if topology:
-                    entry.topology = topology
-                    entry.refused.clear()
-                    entry.stale_at = monotonic() + self._interval(topology)
-                else:
-                    # Not at once: whoever polls would do nothing else.
-                    entry.stale_at = monotonic() + self._config.lookupd_min_refresh_interval
-                entry.doubted.clear()
-                entry.failure = failure
-                entry.flights += 1
-                entry.flying = False
-                self._changed.notify_all()
+        with self._lock:
+            if topology:
+                entry.topology = topology
+                entry.refused.clear()
+                entry.stale_at = monotonic() + self._interval(topology)
+            else:
+                # Not at once: whoever polls would do nothing else.
+                entry.stale_at = monotonic() + self._config.lookupd_min_refresh_interval
+            entry.doubted.clear()
+            entry.failure = failure
         if before and topology:
             self._tell_gone(before, topology)
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from time import monotonic
+from types import SimpleNamespace
+from weakref import ref
 
 import pytest
 
 from nsqsmart.client import directory as directory_module
-from nsqsmart.client.directory import Directory
+from nsqsmart.client.directory import Directory, _Entry
 from nsqsmart.config import Endpoint, ProducerConfig
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
+from nsqsmart.net import tokens
 from nsqsmart.net.lookup import WRITE, Round
+from nsqsmart.net.tokens import new_token
 from nsqsmart.policy.lookup_answers import LookupAnswer, Node, TopicMeta, TopicState
 from nsqsmart.policy.topology import Refused
 from tests.helpers import eventually
+from tests.interrupts import count_places, interrupted_at
 
 OLD, NEW = Address("old", 4150), Address("new", 4150)
 UNKNOWN = LookupAnswer(TopicState.UNKNOWN, {})
@@ -30,6 +35,11 @@ def led_by(address: Address) -> LookupAnswer:
 def produced_by(*addresses: Address) -> LookupAnswer:
     nodes = tuple(Node(each, Address(each.host, 4151)) for each in addresses)
     return LookupAnswer(TopicState.FOUND, {}, nodes)
+
+
+@pytest.fixture(autouse=True)
+def _only_who_is_woken_looks(monkeypatch) -> None:
+    monkeypatch.setattr(tokens, "LOOK_AGAIN", 30.0)
 
 
 class Lookups:
@@ -90,7 +100,7 @@ def test_forty_threads_that_fail_at_once_make_one_lookup():
 
     def fail() -> None:
         refused = [Refused(0, OLD)]
-        found.append(directory.refresh("t", seen, soon(), refused=refused))
+        found.append(directory.refresh("t", seen, monotonic() + 60, refused=refused))
 
     entry = directory._entries["t"]
     entry.asked_at = 0.0
@@ -99,12 +109,12 @@ def test_forty_threads_that_fail_at_once_make_one_lookup():
     # Not the distance between lookups keeps the others on the ground, but the one in the air.
     entry.asked_at = 0.0
     threads += in_threads(39, fail)
-    eventually(lambda: len(directory._changed._waiters) == 39)
+    eventually(lambda: len(entry.waiting) == 39)
     lookups.may_answer.set()
+    eventually(lambda: len(found) == 40)
     for thread in threads:
         thread.join(10)
     assert {topology.leaders[0].address for topology in found} == {NEW}
-    assert len(found) == 40
     assert lookups.asked == 2
 
 
@@ -117,6 +127,7 @@ def test_forced_lookups_keep_their_distance(monkeypatch):
     directory.refresh("t", first.generation, started + 0.05)
     assert monotonic() - started >= 0.05
     assert lookups.asked == 1
+    assert not directory._entries["t"].waiting
 
 
 def test_a_newer_picture_than_the_one_that_failed_is_taken_at_once():
@@ -216,6 +227,40 @@ def test_an_interrupt_in_a_lookup_lets_the_next_one_fly(monkeypatch):
         patch.setattr(lookups, "ask", interrupted)
         with pytest.raises(KeyboardInterrupt):
             directory.get("t", soon())
+    assert leader(directory) == OLD
+
+
+def test_an_interrupt_anywhere_lets_the_next_one_fly_even_while_it_is_handled():
+    directory, lookups = make(led_by(OLD))
+    # An interrupt would break the event of the double itself.
+    lookups.may_answer = SimpleNamespace(wait=lambda _seconds: True)
+    seen = directory.get("t", soon()).generation
+    entry = directory._entries["t"]
+
+    def fail() -> None:
+        lookups.answer, entry.asked_at = None, 0.0
+        assert directory.refresh("t", seen, soon()).generation == seen
+
+    places = count_places(fail)
+    assert places > 20
+    for position in range(1, places + 1):
+        try:
+            with interrupted_at(position):
+                fail()
+        except KeyboardInterrupt:
+            lookups.answer, entry.asked_at = led_by(NEW), 0.0
+            newer = directory.refresh("t", seen, monotonic() + 1)
+            assert newer.generation > seen
+            seen = newer.generation
+
+
+def test_a_lookup_whose_call_is_gone_is_over():
+    directory, _ = make(led_by(OLD))
+    token = new_token()
+    directory._entries["t"] = entry = _Entry()
+    entry.flight = ref(token)
+    assert entry.flying
+    del token
     assert leader(directory) == OLD
 
 

@@ -1,0 +1,55 @@
+"""Waiting for another thread so that no interrupt breaks anything.
+
+``threading.Condition`` and ``Event`` are Python code around a lock. KeyboardInterrupt, or what
+another thread has this one raise, may strike between two of their lines, and leaves the lock taken
+for ever or gives back one that somebody else holds. A token is a bare lock: there is nothing
+between its lines. Whoever waits makes one of his own; whoever wakes releases it.
+"""
+
+from __future__ import annotations
+
+import threading
+
+Token = threading.Lock
+
+LOOK_AGAIN = 1.0
+"""Seconds between two looks of whoever waits: what dies with its caller wakes nobody."""
+
+
+def new_token() -> Token:
+    """A token that nobody has released: to acquire it is to wait."""
+    token = threading.Lock()
+    token.acquire()
+    return token
+
+
+def wait_for(token: Token, seconds: float) -> None:
+    """Return when somebody wakes *token*, after *seconds*, or when it is time to look again."""
+    token.acquire(timeout=max(0.0, min(seconds, LOOK_AGAIN)))
+
+
+def wake(token: Token) -> None:
+    """Let who waits for *token* look; a second time before he does makes no difference."""
+    try:
+        token.release()
+    except RuntimeError:
+        return
+
+
+class Gate:
+    """Closed until :meth:`open` lets everybody through, once and for all."""
+
+    def __init__(self) -> None:
+        self._lock = new_token()
+
+    def open(self) -> None:
+        """Let through who waits and who comes; twice does no harm."""
+        wake(self._lock)
+
+    def passed(self, seconds: float) -> bool:
+        """Wait for it at most so long; whether it is open."""
+        if not self._lock.acquire(timeout=max(0.0, seconds)):
+            return False
+        # For the next one. An interrupt before this costs the others the rest of their wait.
+        wake(self._lock)
+        return True
