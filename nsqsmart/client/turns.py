@@ -8,19 +8,9 @@ from time import monotonic
 from weakref import ref
 
 from nsqsmart.errors import ClientClosed, PoolTimeout
+from nsqsmart.net.tokens import LOOK_AGAIN, Token
 
 Key = tuple[str, int]
-Token = threading.Lock
-
-# Who dies with the turn, and without giving it up, wakes nobody: whoever waits looks again.
-_LOOK_AGAIN = 1.0
-
-
-def new_token() -> Token:
-    """A place in a queue: a lock that is held until its turn comes."""
-    token = threading.Lock()
-    token.acquire()
-    return token
 
 
 class Turns:
@@ -39,8 +29,8 @@ class Turns:
     def take(self, key: Key, token: Token, deadline: float) -> None:
         """Wait for the turn; raises PoolTimeout at *deadline*.
 
-        *token* is of :func:`new_token`. Its owner keeps it before he calls, and gives it up however
-        the call ends.
+        *token* is of :func:`~nsqsmart.net.tokens.new_token`. Its owner keeps it before he calls,
+        and gives it up however the call ends.
         """
         with self._lock:
             if self._closed:
@@ -49,9 +39,9 @@ class Turns:
         while True:
             self._serve(key)
             left = deadline - monotonic()
-            if token.acquire(timeout=max(0.0, min(left, _LOOK_AGAIN))):
+            if token.acquire(timeout=max(0.0, min(left, LOOK_AGAIN))):
                 break
-            if left <= _LOOK_AGAIN:
+            if left <= LOOK_AGAIN:
                 raise PoolTimeout(
                     f"partition {key[1]} of {key[0]} was busy with earlier keyed messages"
                 )
@@ -63,9 +53,8 @@ class Turns:
         with self._lock:
             queue = self._queues.get(key)
             mine = ref(token)
-            if not queue or mine not in queue:
-                return
-            queue.remove(mine)
+            if queue and mine in queue:
+                queue.remove(mine)
         self._serve(key)
 
     def _serve(self, key: Key) -> None:

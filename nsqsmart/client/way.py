@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 from time import monotonic
 
 from nsqsmart.client.failures import NoLeader
 from nsqsmart.client.publication import Publication
 from nsqsmart.client.publisher import Publisher
-from nsqsmart.client.turns import new_token
 from nsqsmart.errors import (
     OrderingNotSupported,
     PartitionCountChanged,
@@ -18,6 +16,7 @@ from nsqsmart.errors import (
     TopicNotExist,
 )
 from nsqsmart.names import Address
+from nsqsmart.net.tokens import Token, new_token
 from nsqsmart.policy.lookup_answers import TopicState
 from nsqsmart.policy.routing import partition_for
 from nsqsmart.policy.topology import Target, Topology
@@ -52,7 +51,7 @@ class Way:
         self._shared = shared
         self._publication = publication
         self._deadline = deadline
-        self._turn: threading.Lock | None = None
+        self._turn: Token | None = None
         self._unknown_in: frozenset[int] = frozenset()
 
     @property

@@ -3,12 +3,14 @@
 What is lent comes back clean or is closed. No slot is counted: the room that is left is ``size``
 minus the connections alive, so a caller who is interrupted between two lines, or never gives
 back, cannot leak one. To take and to give back an idle connection is one operation on a list
-each, which no lock need guard; the lock is for who must wait or dial.
+each, which no lock need guard; the lock is for who must wait or dial. Who waits is served in the
+order of coming, and nobody passes by: a few busy threads would keep the connections among them.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -17,9 +19,10 @@ from weakref import ref
 from nsqsmart.errors import ClientClosed, PoolTimeout
 from nsqsmart.names import Address
 from nsqsmart.net.connection import Connection
+from nsqsmart.net.tokens import Token, new_token, wait_for, wake
 
-# A connection that dies without being given back wakes nobody, so whoever waits looks again.
-_LOOK_AGAIN = 1.0
+_SWEEP_EVERY = 1.0
+_CLOSED = "the client was closed"
 
 
 class _Dial:
@@ -53,17 +56,19 @@ class PoolStats:
 
 
 class _Place:
-    """What there is of one nsqd: idle connections, coldest first, and all that are alive.
+    """What there is of one nsqd: idle connections, coldest first, all that are alive, who waits.
 
-    ``idle`` is anybody's, one list operation at a time; ``alive`` and ``stats`` are the lock's.
-    A connection of another ``generation`` is not kept.
+    ``idle`` is anybody's, one list operation at a time, and so is looking whether anybody is in
+    ``line``; the rest is the lock's. Nobody in the line is kept alive by it. A connection of
+    another ``generation`` is not kept.
     """
 
-    __slots__ = ("alive", "generation", "idle", "stats")
+    __slots__ = ("alive", "generation", "idle", "line", "stats")
 
     def __init__(self) -> None:
         self.idle: list[Connection] = []
         self.alive: dict[int, ref[Connection | _Dial]] = {}
+        self.line: deque[ref[Token]] = deque()
         self.generation = 0
         self.stats = PoolStats()
 
@@ -75,6 +80,20 @@ class _Place:
         """Those alive, lent or idle; called with the lock."""
         self.alive = {name: one for name, one in self.alive.items() if one() is not None}
         return len(self.alive)
+
+    def first(self) -> Token | None:
+        """Whose turn it is; called with the lock."""
+        while self.line:
+            token = self.line[0]()
+            if token is not None:
+                return token
+            self.line.popleft()
+        return None
+
+    def leave(self, token: Token) -> None:
+        """Take *token* out of the line, if it is there; called with the lock."""
+        if ref(token) in self.line:
+            self.line.remove(ref(token))
 
     def take_idle(self) -> Connection | None:
         """The warmest."""
@@ -114,9 +133,8 @@ class ConnectionPool:
         self._size = size
         self._idle_timeout = idle_timeout
         self._lock = threading.Lock()  # guards who is counted, and who waits
-        self._changed = threading.Condition(self._lock)
         self._places: dict[Address, _Place] = {}
-        self._waiting = 0
+        self._watchers: tuple[Token, ...] = ()
         self._closed = False
         self._next_sweep = 0.0
 
@@ -133,40 +151,40 @@ class ConnectionPool:
             place = self._places.setdefault(address, _Place())
         if now is None:
             now = monotonic()
-        while True:
+        while not place.line:
             connection = place.take_idle()
             if connection is None:
-                connection = self._wait_or_dial(place, address, deadline)
-                now = monotonic()
-                if connection is None:
-                    continue
-                connection.lent_at = now
-                return connection
+                break
             if connection.is_usable(now):
                 connection.loans += 1
                 connection.lent_at = now
                 return connection
-            place.stats.connections_lost += 1
-            self._discard(connection)
+            self._lose(place, connection)
+        connection = self._stand_in_line(place, address, deadline)
+        connection.loans += 1
+        connection.lent_at = monotonic()
+        return connection
 
     def give_back(self, connection: Connection) -> None:
         """End the loan: a clean connection is idle from now on, any other is closed."""
         # That an exchange takes a while makes it a little colder than it is.
         now = connection.lent_at
         place = self._places[connection.address]
-        if connection.spoiled or self._closed or connection.generation != place.generation:
+        if connection.spoiled or connection.generation != place.generation:
             place.stats.returns_bad += connection.spoiled
             self._discard(connection)
         else:
             connection.idle_since = now
             place.idle.append(connection)
-            if self._closed:
-                # close() may have been here just before.
-                self._discard_idle()
+            if place.line:
+                self._wake_first(place)
+        if self._closed:
+            # It was closed in the middle of this loan.
+            self._discard_idle()
         if now >= self._next_sweep:
             self._sweep(now)
-        if self._waiting:
-            self._wake()
+        if self._watchers:
+            self.tell_watchers()
 
     def retire(self, address: Address) -> None:
         """Keep no connection to *address* that there is now: close idle ones, and lent ones later.
@@ -199,85 +217,157 @@ class ConnectionPool:
             requests_num=place.stats.requests_num + loans,
         )
 
-    def wait_for_loans(self, deadline: float) -> None:
-        """Return when nothing is lent, at the latest at *deadline*."""
-        with self._lock:
-            while any(place.count() > len(place.idle) for place in list(self._places.values())):
-                left = deadline - monotonic()
-                if left <= 0:
-                    return
-                self._wait(left)
+    def wait_for_loans(self, deadline: float, busy: Callable[[], bool] = bool) -> None:
+        """Return when nothing is lent and *busy* says no, at the latest at *deadline*.
+
+        *busy* is asked again after every loan and every :meth:`tell_watchers`.
+        """
+        token = new_token()
+        self._watchers = (*self._watchers, token)
+        while (self._is_lending() or busy()) and (left := deadline - monotonic()) > 0:
+            wait_for(token, left)
+
+    def tell_watchers(self) -> None:
+        """Have :meth:`wait_for_loans` look again."""
+        for watcher in self._watchers:
+            wake(watcher)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is lent any more."""
+        return self._closed
+
+    def refuse(self) -> None:
+        """Lend no more, and keep nothing that comes back; takes no lock."""
+        self._closed = True
 
     def close(self) -> None:
-        """Close what is idle, end what is lent, refuse new loans, wake who waits."""
+        """Close what is idle, hang up what is lent, refuse new loans, wake who waits."""
         self._closed = True
         self._discard_idle()
-        for connection in self._connections():
+        with self._lock:
+            lent = self._connections()
+            lines = [each() for place in self._places.values() for each in place.line]
+        for connection in lent:
             connection.hang_up()
-        self._wake()
+        for token in filter(None, lines):
+            wake(token)
 
     def drop(self) -> None:
         """In a forked child: close the descriptors alone, without a word to the parent's peers."""
         for connection in self._connections():
             connection.drop()
 
-    def _connections(self) -> Iterator[Connection]:
-        """Every one that is alive, lent or idle."""
-        for place in list(self._places.values()):
-            for one in [each() for each in list(place.alive.values())]:
-                if one is not None and not isinstance(one, _Dial):
-                    yield one
-
-    def _wait_or_dial(self, place: _Place, address: Address, deadline: float) -> Connection | None:
-        """Open a connection when there is room; None as soon as one may be idle."""
+    def _is_lending(self) -> bool:
         with self._lock:
-            dial = self._await_room(place, address, deadline)
-            if dial is None:
+            return any(place.count() > len(place.idle) for place in list(self._places.values()))
+
+    def _connections(self) -> list[Connection]:
+        """All that are alive, lent or idle."""
+        found = [each() for place in list(self._places.values()) for each in place.alive.values()]
+        return [one for one in found if one is not None and not isinstance(one, _Dial)]
+
+    def _stand_in_line(self, place: _Place, address: Address, deadline: float) -> Connection:
+        """Wait for the turn, and then for a connection or for room to open one."""
+        token, began = new_token(), monotonic()
+        waited = False
+        try:
+            with self._lock:
+                place.line.append(ref(token))
+            while True:
+                found = self._look(place, token)
+                if isinstance(found, _Dial):
+                    break
+                if found is None:
+                    waited = True
+                    self._wait(token, place, address, deadline)
+                elif found.is_usable():
+                    return found
+                else:
+                    self._lose(place, found)
+        finally:
+            if waited:
+                place.stats.requests_queued += 1
+                place.stats.requests_wait_ms += round((monotonic() - began) * 1000)
+            # Twice if an interrupt comes in between: whoever keeps its traceback keeps the token,
+            # and nobody would get past that.
+            try:
+                self._leave(place, token)
+            except BaseException:
+                self._leave(place, token)
+                raise
+        return self._dial(found, place, address, deadline)
+
+    def _leave(self, place: _Place, token: Token) -> None:
+        with self._lock:
+            place.leave(token)
+        self._wake_first(place)
+
+    def _look(self, place: _Place, token: Token) -> Connection | _Dial | None:
+        """What there is for *token*, which is in the line."""
+        with self._lock:
+            if self._closed:
+                raise ClientClosed(_CLOSED)
+            if place.first() is not token:
                 return None
+            idle = place.take_idle()
+            if idle is not None or place.count() >= self._size:
+                return idle
+            dial = _Dial()
             place.add(dial)
-            place.stats.connections_num += 1
-            generation = place.generation
+            return dial
+
+    def _wait(self, token: Token, place: _Place, address: Address, deadline: float) -> None:
+        left = deadline - monotonic()
+        if left <= 0:
+            place.stats.requests_errors += 1
+            raise PoolTimeout(
+                f"all {self._size} connections to {address} are in use; "
+                "raise pool_size or publish from fewer threads"
+            )
+        wait_for(token, left)
+
+    def _dial(self, dial: _Dial, place: _Place, address: Address, deadline: float) -> Connection:
+        """Open a connection in the room that *dial* stands for."""
         connection: Connection | None = None
+        generation = place.generation
+        place.stats.connections_num += 1
         try:
             connection = self._open(address, deadline)
+            connection.generation = generation
         finally:
             with self._lock:
                 place.alive.pop(id(dial), None)
                 if connection is None:
                     place.stats.connections_errors += 1
                 else:
-                    connection.generation, connection.loans = generation, 1
                     place.add(connection)
-                self._changed.notify_all()
+            if connection is None:
+                self._wake_first(place)
+        if self._closed:
+            self._discard(connection)
+            raise ClientClosed(_CLOSED)
         return connection
 
-    def _await_room(self, place: _Place, address: Address, deadline: float) -> _Dial | None:
-        """Under the lock: wait until one may be opened, or None as soon as one may be idle."""
-        began = now = monotonic()
-        try:
-            while place.count() >= self._size and not place.idle and not self._closed:
-                if now >= deadline:
-                    place.stats.requests_errors += 1
-                    raise PoolTimeout(
-                        f"all {self._size} connections to {address} are in use; "
-                        "raise pool_size or publish from fewer threads"
-                    )
-                self._wait(deadline - now)
-                now = monotonic()
-        finally:
-            if now > began:
-                place.stats.requests_queued += 1
-                place.stats.requests_wait_ms += round((now - began) * 1000)
-        if self._closed:
-            raise ClientClosed("the client was closed")
-        return None if place.idle else _Dial()
+    def _lose(self, place: _Place, connection: Connection) -> None:
+        """An idle one was found dead."""
+        place.stats.connections_lost += 1
+        self._discard(connection)
 
     def _discard(self, connection: Connection) -> None:
+        place = self._places[connection.address]
         with self._lock:
-            place = self._places[connection.address]
             if place.alive.pop(id(connection), None):
                 place.stats.requests_num += connection.loans
         connection.close()
+        if place.line:
+            self._wake_first(place)
+
+    def _wake_first(self, place: _Place) -> None:
+        with self._lock:
+            first = place.first()
+        if first is not None:
+            wake(first)
 
     def _discard_idle(self) -> None:
         for place in list(self._places.values()):
@@ -286,19 +376,7 @@ class ConnectionPool:
 
     def _sweep(self, now: float) -> None:
         """Close what has been idle too long."""
-        self._next_sweep = now + min(_LOOK_AGAIN, self._idle_timeout / 10)
+        self._next_sweep = now + min(_SWEEP_EVERY, self._idle_timeout / 10)
         for place in list(self._places.values()):
             for connection in place.take_cold(now - self._idle_timeout):
                 self._discard(connection)
-
-    def _wait(self, left: float) -> None:
-        """Under the lock: until something came back, at most for a while."""
-        self._waiting += 1
-        try:
-            self._changed.wait(min(left, _LOOK_AGAIN))
-        finally:
-            self._waiting -= 1
-
-    def _wake(self) -> None:
-        with self._lock:
-            self._changed.notify_all()

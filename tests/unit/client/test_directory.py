@@ -164,7 +164,7 @@ def test_a_pause_ends_with_its_time_or_with_a_newer_picture_or_at_close():
 
     for end in (lambda: directory.refresh("t", 1, soon()), directory.close):
         threads = in_threads(3, pause)
-        eventually(lambda: len(directory._changed._waiters) == 3)
+        eventually(lambda: len(directory._entries["t"].waiting) == 3)
         assert not ended
         end()
         for thread in threads:

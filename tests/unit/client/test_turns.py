@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import linecache
-import sys
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from time import monotonic
 
 import pytest
 
-from nsqsmart.client.turns import Turns, new_token
+from nsqsmart.client.turns import Turns
 from nsqsmart.errors import ClientClosed, PoolTimeout
+from nsqsmart.net.tokens import new_token
 from tests.helpers import eventually
+from tests.interrupts import count_places, interrupted_at
 
 KEY, OTHER = ("t", 0), ("t", 1)
 
@@ -128,43 +128,14 @@ def test_who_dies_in_the_queue_holds_nobody_up():
 
 
 def test_an_interrupt_anywhere_leaves_nobody_behind():
-    """At each line in turn that taking and giving up run through."""
-    turns, line, finished = Turns(), 0, False
-    while not finished:
-        line += 1
-        with suppress(KeyboardInterrupt), interrupted_at(line):
+    turns = Turns()
+    places = count_places(lambda: turns.give_up(KEY, take(turns)))
+    assert places > 20
+    for position in range(1, places + 1):
+        with suppress(KeyboardInterrupt), interrupted_at(position):
             turns.give_up(KEY, take(turns))
-            finished = True
         turns.give_up(KEY, take(turns, patience=0.5))
         assert turns._queues == {}
-    assert line > 20
-
-
-@contextmanager
-def interrupted_at(line: int):
-    """KeyboardInterrupt at the *line*-th line that runs in turns.py.
-
-    Not on a line that enters or leaves a lock: there the interpreter delivers none.
-    """
-    left = [line]
-
-    def trace(frame, event, _argument):
-        code = frame.f_code
-        if not code.co_filename.endswith("client/turns.py"):
-            return None
-        text = linecache.getline(code.co_filename, frame.f_lineno).strip()
-        if event == "line" and not text.startswith("with "):
-            left[0] -= 1
-            if left[0] == 0:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
 
 
 def test_a_turn_is_never_two_peoples_whoever_gives_up_meanwhile():

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from time import monotonic
 from weakref import ref
 
@@ -16,8 +14,10 @@ import pytest
 from nsqsmart.errors import ClientClosed, ConnectError, PoolTimeout
 from nsqsmart.names import Address
 from nsqsmart.net import pool as pool_module
+from nsqsmart.net import tokens
 from nsqsmart.net.pool import ConnectionPool
 from tests.helpers import eventually
+from tests.interrupts import count_places, interrupted_at
 
 HERE, THERE = Address("here", 4150), Address("there", 4150)
 SOON = 5.0
@@ -28,22 +28,23 @@ class Line:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self.idle_since = 0.0
+        self.idle_since = self.lent_at = 0.0
+        self.generation = self.loans = 0
         self.spoiled = False
         self.usable = True
         self.closed = self.dropped = self.hung_up = False
 
-    def is_usable(self, now: float) -> bool:
+    def is_usable(self, now: float = 0.0) -> bool:
         return self.usable
 
     def close(self) -> None:
         self.closed = True
 
-    def drop(self) -> None:
-        self.dropped = True
-
     def hang_up(self) -> None:
         self.hung_up = True
+
+    def drop(self) -> None:
+        self.dropped = True
 
 
 class Opener:
@@ -59,6 +60,11 @@ class Opener:
         line = Line(address)
         self.opened.append(ref(line))
         return line
+
+
+@pytest.fixture(autouse=True)
+def _only_who_is_woken_looks(monkeypatch) -> None:
+    monkeypatch.setattr(tokens, "LOOK_AGAIN", 30.0)
 
 
 @pytest.fixture
@@ -82,6 +88,10 @@ def lend(pool: ConnectionPool, address: Address = HERE, patience: float = SOON):
         yield line
     finally:
         pool.give_back(line)
+
+
+def waiting_in(pool: ConnectionPool, address: Address = HERE) -> int:
+    return len(pool._places[address].line)
 
 
 def in_thread(target: Callable[[], object]) -> threading.Thread:
@@ -149,14 +159,115 @@ def test_beyond_its_size_it_makes_wait_and_says_which_option_helps(pool, opener)
     assert len(opener.opened) == 2
 
 
+def waiters(pool: ConnectionPool, count: int) -> list[Line]:
+    """Let so many wait in line, with all the time there is; what they get."""
+    got: list[Line] = []
+    already = waiting_in(pool)
+    for number in range(already, already + count):
+        in_thread(lambda: got.append(take(pool, patience=60)))
+        eventually(lambda number=number: waiting_in(pool) == number + 1)
+    return got
+
+
 def test_who_waits_gets_what_comes_back(pool, opener):
-    got = []
     with lend(pool):
         with lend(pool) as line:
-            waiting = in_thread(lambda: got.append(take(pool)))
-            eventually(lambda: pool._waiting == 1)
+            got = waiters(pool, 1)
+        eventually(lambda: got == [line], SOON)
+
+
+def test_who_waits_dials_in_the_room_that_a_spoiled_one_leaves(pool, opener):
+    with lend(pool):
+        with lend(pool) as line:
+            line.spoiled = True
+            got = waiters(pool, 1)
+        eventually(lambda: got, SOON)
+    assert got != [line]
+
+
+def test_who_waits_dials_in_the_room_of_one_who_could_not(opener):
+    may_fail = threading.Event()
+
+    def open_late(address: Address, deadline: float) -> Line:
+        if not may_fail.is_set():
+            assert may_fail.wait(SOON)
+            raise ConnectError("refused")
+        return opener(address, deadline)
+
+    pool = ConnectionPool(open_late, size=1, idle_timeout=45)
+
+    def fail() -> None:
+        with pytest.raises(ConnectError):
+            take(pool)
+
+    failing = in_thread(fail)
+    eventually(lambda: HERE in pool._places and pool._places[HERE].alive)
+    got = waiters(pool, 1)
+    may_fail.set()
+    failing.join(SOON)
+    eventually(lambda: got, SOON)
+
+
+def test_one_who_is_served_wakes_the_next(pool, opener):
+    """Two may come back before the first of the line has moved."""
+    with lend(pool), lend(pool):
+        got = waiters(pool, 2)
+        place = pool._places[HERE]
+        place.idle.extend([Line(HERE), Line(HERE)])
+        pool._wake_first(place)
+        eventually(lambda: len(got) == 2, SOON)
+
+
+def test_who_came_first_is_served_first(pool):
+    served: list[int] = []
+    threads = []
+
+    def work(number: int) -> None:
+        with lend(pool):
+            served.append(number)
+
+    with lend(pool):
+        with lend(pool):
+            for number in range(6):
+                threads.append(in_thread(lambda number=number: work(number)))
+                eventually(lambda number=number: waiting_in(pool) == number + 1)
+        for thread in threads:
+            thread.join(SOON)
+    assert served == list(range(6))
+
+
+def test_nobody_passes_by_those_who_wait(pool):
+    """A thread that gives back and takes again at once would keep the connection for ever."""
+    served, release = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with lend(pool):
+            served.set()
+            assert release.wait(SOON)
+
+    with lend(pool):
+        with lend(pool):
+            waiting = in_thread(work)
+            eventually(lambda: waiting_in(pool) == 1)
+        with pytest.raises(PoolTimeout):
+            take(pool, patience=0.05)
+        assert served.wait(SOON)
+        release.set()
         waiting.join(SOON)
-    assert got == [line]
+
+
+def test_who_is_next_dials_while_the_first_one_dials(opener):
+    both = threading.Barrier(2)
+
+    def slow(address: Address, deadline: float) -> Line:
+        both.wait(SOON)
+        return opener(address, deadline)
+
+    pool = ConnectionPool(slow, size=2, idle_timeout=45)
+    threads = [in_thread(lambda: pool.give_back(take(pool))) for _ in range(2)]
+    for thread in threads:
+        thread.join(SOON)
+    assert len(opener.opened) == 2
 
 
 def test_a_connection_that_cannot_be_opened_leaves_its_place(pool, opener):
@@ -178,11 +289,11 @@ def test_loans_that_are_forgotten_leave_their_places(pool):
 
 
 def test_a_waiter_notices_a_forgotten_loan(pool, monkeypatch):
-    monkeypatch.setattr(pool_module, "_LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(tokens, "LOOK_AGAIN", 0.01)
     loans = [take(pool), take(pool)]
     got = []
     waiting = in_thread(lambda: got.append(take(pool)))
-    eventually(lambda: pool._waiting == 1)
+    eventually(lambda: waiting_in(pool) == 1)
     loans.clear()
     gc.collect()
     waiting.join(SOON)
@@ -248,17 +359,51 @@ def test_what_is_idle_too_long_is_closed_when_anything_comes_back(pool, monkeypa
     assert (cold.closed, warm.closed) == (True, False)
 
 
-def test_close_ends_what_is_idle_and_later_what_is_lent(pool):
+def test_close_ends_what_is_idle_and_the_exchange_of_what_is_lent(pool):
     with lend(pool) as lent:
         with lend(pool) as idle:
             pass
         pool.close()
-        assert (idle.closed, lent.closed) == (True, False)
-        # Whoever waits for an answer on it learns it at once.
-        assert lent.hung_up
+        assert (idle.closed, lent.closed, lent.hung_up) == (True, False, True)
         with pytest.raises(ClientClosed):
             take(pool)
     assert lent.closed
+
+
+def test_who_dials_when_it_closes_gets_nothing(opener):
+    dialling, may_dial, ended = threading.Event(), threading.Event(), []
+
+    def slow(address: Address, deadline: float) -> Line:
+        dialling.set()
+        assert may_dial.wait(SOON)
+        ended.append(Line(address))
+        return ended[0]
+
+    pool = ConnectionPool(slow, size=1, idle_timeout=45)
+
+    def dial() -> None:
+        with pytest.raises(ClientClosed):
+            take(pool)
+        ended.append("refused")
+
+    thread = in_thread(dial)
+    assert dialling.wait(SOON)
+    pool.close()
+    may_dial.set()
+    thread.join(SOON)
+    assert ended[1:] == ["refused"]
+    assert ended[0].closed
+
+
+def test_to_refuse_lends_no_more_and_ends_all_that_comes_back(pool):
+    with lend(pool) as lent:
+        with lend(pool) as idle:
+            pass
+        pool.refuse()
+        assert pool.closed
+        with pytest.raises(ClientClosed):
+            take(pool, THERE)
+    assert (lent.closed, idle.closed) == (True, True)
 
 
 def test_close_wakes_who_waits(pool):
@@ -271,7 +416,7 @@ def test_close_wakes_who_waits(pool):
 
     with lend(pool), lend(pool):
         waiting = in_thread(wait)
-        eventually(lambda: pool._waiting == 1)
+        eventually(lambda: waiting_in(pool) == 1)
         pool.close()
         waiting.join(SOON)
     assert ended
@@ -287,8 +432,28 @@ def test_waiting_for_loans_ends_with_the_last_or_at_its_deadline(pool):
     with lend(pool):
         pool.wait_for_loans(monotonic() + 0.02)
         in_thread(wait)
-        eventually(lambda: pool._waiting == 1)
+        eventually(lambda: len(pool._watchers) == 2)
         assert not ended.is_set()
+    assert ended.wait(SOON)
+
+
+def test_waiting_goes_on_while_calls_are_busy(pool):
+    busy, asked, ended = [True], [], threading.Event()
+
+    def is_busy() -> bool:
+        asked.append(1)
+        return busy[0]
+
+    def wait() -> None:
+        pool.wait_for_loans(monotonic() + 60, is_busy)
+        ended.set()
+
+    in_thread(wait)
+    eventually(lambda: asked)
+    assert not ended.is_set()
+    busy.clear()
+    busy.append(False)
+    pool.tell_watchers()
     assert ended.wait(SOON)
 
 
@@ -325,49 +490,24 @@ def test_many_threads_share_few_connections_one_at_a_time(opener):
     assert wrong == []
 
 
-class Interrupt(BaseException):
-    """As KeyboardInterrupt comes: between any two lines."""
-
-
-def interrupted_at(line_number: int, call: Callable[[], object]) -> bool:
-    """Run *call* with an interrupt at the nth line of the pool; False when it has fewer."""
-    left = [line_number]
-    source = Path(pool_module.__file__).read_text().splitlines()
-
-    def trace(frame, event, _argument):
-        if frame.f_code.co_filename != pool_module.__file__:
-            return None
-        # Tracing also stops where a block has ended and its __exit__ is not called yet, on the
-        # line of the with; the interpreter takes no signal there, so a lock cannot stay locked.
-        if event == "line" and not source[frame.f_lineno - 1].lstrip().startswith("with "):
-            left[0] -= 1
-            if left[0] == 0:
-                raise Interrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    except Interrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
-
-
 def test_an_interrupt_anywhere_leaks_no_place():
     def use(pool: ConnectionPool) -> None:
         for _ in range(2):
             with lend(pool, patience=0.05) as line:
                 line.spoiled = not line.spoiled
+        with lend(pool), suppress(PoolTimeout):
+            take(pool, patience=0.001)
 
-    number = 0
-    while True:
-        number += 1
-        pool = ConnectionPool(Opener(), size=1, idle_timeout=45)
-        if not interrupted_at(number, lambda pool=pool: use(pool)):
-            break
+    def fresh() -> ConnectionPool:
+        return ConnectionPool(Opener(), size=1, idle_timeout=45)
+
+    pool = fresh()
+    places = count_places(lambda: use(pool))
+    assert places > 50
+    for position in range(1, places + 1):
+        pool = fresh()
+        with suppress(KeyboardInterrupt), interrupted_at(position):
+            use(pool)
         with lend(pool, patience=0.05) as line:
             assert not line.closed
-    assert number > 20
+        assert waiting_in(pool) == 0
