@@ -143,6 +143,7 @@ class Call:
         target = self._target = way.find()
         extended = way.topology is not None and way.topology.meta.extended
         command = build(publication, target, extended=extended)
+        way.raise_fence()
         stored = self._shared.exchange(
             target,
             command.data,
@@ -151,6 +152,7 @@ class Call:
             monotonic(),
             batch=publication.batch,
         )
+        way.settle_fence(answered=True)
         return self._receipt(target, stored)
 
     def _receipt(self, target: Target, stored: TracedReceipt | None) -> Receipt:
@@ -185,10 +187,11 @@ class Call:
         trial = Trial(self._publication, target, self._way.partition, started)
         self._failed = retry = self._failed or self._shared.new_retry(self._deadline)
         self._failed, verdict = after_failure(self._shared, trial, retry, error, now)
-        if self._shared.closed.is_set():
-            raise self._failure(error) from ClientClosed("the Producer was closed")
         if target:
             self._way.avoid |= {target.address}
+            self._way.settle_fence(answered=verdict.answered)
+        if self._shared.closed.is_set():
+            raise self._failure(error) from ClientClosed("the Producer was closed")
         if not self._failed.may_retry(verdict, now):
             raise self._failure(error) from error
         elsewhere = self._may_go_elsewhere(verdict)
@@ -256,7 +259,4 @@ def after_failure(
         # Whoever is next would wait for a dead node as long, or for its handshake.
         if verdict.moved and not verdict.retry:
             shared.directory.doubt(publication.topic, Refused(target.partition, target.address))
-        fence = shared.config.uncertain_fence
-        if fence and publication.keyed and not verdict.answered:
-            shared.fences[publication.topic, target.partition] = now + fence
     return retry.after(attempt, verdict), verdict

@@ -46,7 +46,7 @@ class Publisher:
         self._counts: dict[str, int] = {}
         self._routes: dict[str, tuple[Topology, tuple[Route, ...]]] = {}
         self._patience = config.response_timeout or _RESPONSE_TIMEOUT
-        self._patience_redesigned = config.response_timeout or _RESPONSE_TIMEOUT_REDESIGNED
+        self.patience_redesigned = config.response_timeout or _RESPONSE_TIMEOUT_REDESIGNED
         self._rotation = Rotation(random.randrange(1 << 16))  # noqa: S311 - spreads producers
 
     def routes(self, topic: str, now: float) -> tuple[Route, ...] | None:
@@ -98,7 +98,7 @@ class Publisher:
         connection = self.pool.take(node.address, deadline, now)
         try:
             now = connection.lent_at
-            limit = now + (self._patience if partition is None else self._patience_redesigned)
+            limit = now + (self._patience if partition is None else self.patience_redesigned)
             data = connection.exchange(command, min(deadline, limit), now)
             receipt = None
             if traced is not None or data != OK:
@@ -117,7 +117,7 @@ class Publisher:
 
     def patience_at(self, target: Target) -> float:
         """Seconds to wait for one answer."""
-        return self._patience if target.partition is None else self._patience_redesigned
+        return self._patience if target.partition is None else self.patience_redesigned
 
     def close(self) -> None:
         """End every call that is under way."""

@@ -88,6 +88,24 @@ class Way:
         if self._turn and self.partition is not None:
             self._shared.turns.give_up((self._publication.topic, self.partition), self._turn)
 
+    def raise_fence(self) -> None:
+        """Before a keyed command leaves: whatever ends this call, nothing follows too early."""
+        fence = self._shared.config.uncertain_fence
+        if fence and self._turn:
+            answer_by = min(self._deadline, monotonic() + self._shared.patience_redesigned)
+            self._shared.fences[self._publication.topic, self.partition] = answer_by + fence
+
+    def settle_fence(self, *, answered: bool) -> None:
+        """The command came to its end, or is now known to have got no answer."""
+        fence = self._shared.config.uncertain_fence
+        if not fence or not self._publication.keyed:
+            return
+        place = (self._publication.topic, self.partition)
+        if not answered:
+            self._shared.fences[place] = monotonic() + fence
+        elif self._turn:
+            self._shared.fences.pop(place, None)
+
     def _is_outdated(self, topology: Topology) -> bool:
         """Whether the leader may have moved while others had their turns: then look again."""
         self.topology = self._shared.directory.get(self._publication.topic, self._deadline)
