@@ -135,7 +135,12 @@ class Call:
                     self._add_history(error)
                     raise
         finally:
-            self._way.release()
+            # Twice if an interrupt comes in between: whoever keeps its traceback keeps the turn.
+            try:
+                self._way.release()
+            except BaseException:
+                self._way.release()
+                raise
 
     def _attempt(self) -> Receipt:
         self._target = None
