@@ -7,7 +7,6 @@ the command out. Positions are drawn from all there are, from a seed.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -38,7 +37,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def shared(producer: nsqsmart.Producer) -> Publisher:
-    return producer._by_process[os.getpid()]
+    return producer._running().publisher
 
 
 def plain(producer: nsqsmart.Producer, body: bytes) -> None:
@@ -100,7 +99,7 @@ def test_an_interrupt_anywhere_leaves_a_producer_that_works(cluster, call, error
         check_free(shared(producer))
     stored = Counter(each.body for each in cluster.stored("t"))
     assert stored.pop(b"next") == 50
-    assert max(stored[b"%d" % trial] for trial in range(1, 51)) == 1
+    assert max(stored[b"%d" % trial] for trial in range(1, 51)) <= 1
 
 
 def test_who_handles_the_interrupt_may_publish_meanwhile(cluster):
@@ -148,9 +147,9 @@ def test_an_interrupt_lets_the_fence_stand(cluster, monkeypatch):
     sent: list[bytes] = []
     real = Socket.send
 
-    def send(sock: Socket, data: bytes, deadline: float) -> None:
+    def send(sock: Socket, data: bytes, deadline: float, now: float | None = None) -> None:
         sent.append(data[:4])
-        real(sock, data, deadline)
+        real(sock, data, deadline, now)
 
     def unanswered(producer: nsqsmart.Producer) -> None:
         cluster.faults.add(faults.on("PUB").stall())
