@@ -42,7 +42,7 @@ def refuses(nsqd) -> bool:
     """Whether its port is closed."""
     try:
         socket.create_connection(nsqd.tcp_address).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):
         return True
     return False
 
