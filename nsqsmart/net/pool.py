@@ -10,113 +10,18 @@ order of coming, and nobody passes by: a few busy threads would keep the connect
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from time import monotonic
 from weakref import ref
 
 from nsqsmart.errors import ClientClosed, PoolTimeout
 from nsqsmart.names import Address
 from nsqsmart.net.connection import Connection
+from nsqsmart.net.places import Dial, Place, PoolStats
 from nsqsmart.net.tokens import Token, new_token, wait_for, wake
 
 _SWEEP_EVERY = 1.0
 _CLOSED = "the client was closed"
-
-
-class _Dial:
-    """Stands for a connection that is being opened."""
-
-    __slots__ = ("__weakref__",)
-
-
-@dataclass(slots=True)
-class PoolStats:
-    """Figures of one nsqd since the beginning, named as those of psycopg_pool.
-
-    ``pool_size`` are the connections alive or being opened, ``pool_available`` those of them that
-    are idle; ``requests_num`` loans, ``requests_queued`` those that had to wait, together for
-    ``requests_wait_ms``, ``requests_errors`` those that waited in vain; ``returns_bad`` loans that
-    ended their connection; ``connections_num`` attempts to open one, ``connections_errors`` failed
-    ones; ``connections_lost`` idle ones found dead.
-    """
-
-    pool_max: int = 0
-    pool_size: int = 0
-    pool_available: int = 0
-    requests_num: int = 0
-    requests_queued: int = 0
-    requests_wait_ms: int = 0
-    requests_errors: int = 0
-    returns_bad: int = 0
-    connections_num: int = 0
-    connections_errors: int = 0
-    connections_lost: int = 0
-
-
-class _Place:
-    """What there is of one nsqd: idle connections, coldest first, all that are alive, who waits.
-
-    ``idle`` is anybody's, one list operation at a time, and so is looking whether anybody is in
-    ``line``; the rest is the lock's. Nobody in the line is kept alive by it. A connection of
-    another ``generation`` is not kept.
-    """
-
-    __slots__ = ("alive", "generation", "idle", "line", "stats")
-
-    def __init__(self) -> None:
-        self.idle: list[Connection] = []
-        self.alive: dict[int, ref[Connection | _Dial]] = {}
-        self.line: deque[ref[Token]] = deque()
-        self.generation = 0
-        self.stats = PoolStats()
-
-    def add(self, one: Connection | _Dial) -> None:
-        """Count it for as long as it lives; called with the lock."""
-        self.alive[id(one)] = ref(one)
-
-    def count(self) -> int:
-        """Those alive, lent or idle; called with the lock."""
-        self.alive = {name: one for name, one in self.alive.items() if one() is not None}
-        return len(self.alive)
-
-    def first(self) -> Token | None:
-        """Whose turn it is; called with the lock."""
-        while self.line:
-            token = self.line[0]()
-            if token is not None:
-                return token
-            self.line.popleft()
-        return None
-
-    def leave(self, token: Token) -> None:
-        """Take *token* out of the line, if it is there; called with the lock."""
-        if ref(token) in self.line:
-            self.line.remove(ref(token))
-
-    def take_idle(self) -> Connection | None:
-        """The warmest."""
-        try:
-            return self.idle.pop()
-        except IndexError:
-            return None
-
-    def take_all_idle(self) -> Iterator[Connection]:
-        """Every one, however many threads do the same."""
-        while (connection := self.take_idle()) is not None:
-            yield connection
-
-    def take_cold(self, since: float) -> Iterator[Connection]:
-        """Those that are idle since before *since*."""
-        for connection in self.idle[:]:
-            if connection.idle_since >= since:
-                return
-            try:
-                self.idle.remove(connection)
-            except ValueError:  # lent in the meantime
-                continue
-            yield connection
 
 
 class ConnectionPool:
@@ -133,7 +38,7 @@ class ConnectionPool:
         self._size = size
         self._idle_timeout = idle_timeout
         self._lock = threading.Lock()  # guards who is counted, and who waits
-        self._places: dict[Address, _Place] = {}
+        self._places: dict[Address, Place] = {}
         self._watchers: tuple[Token, ...] = ()
         self._closed = False
         self._next_sweep = 0.0
@@ -148,7 +53,7 @@ class ConnectionPool:
         """
         place = self._places.get(address)
         if place is None:
-            place = self._places.setdefault(address, _Place())
+            place = self._places.setdefault(address, Place())
         if now is None:
             now = monotonic()
         while not place.line:
@@ -202,20 +107,7 @@ class ConnectionPool:
         """Figures by nsqd, "host:port"."""
         with self._lock:
             places = list(self._places.items())
-            return {str(address): self._count(place) for address, place in places}
-
-    def _count(self, place: _Place) -> PoolStats:
-        """Called with the lock."""
-        size = place.count()
-        lent = [each() for each in place.alive.values()]
-        loans = sum(each.loans for each in lent if each and not isinstance(each, _Dial))
-        return replace(
-            place.stats,
-            pool_max=self._size,
-            pool_size=size,
-            pool_available=len(place.idle),
-            requests_num=place.stats.requests_num + loans,
-        )
+            return {str(address): place.figures(self._size) for address, place in places}
 
     def wait_for_loans(self, deadline: float, busy: Callable[[], bool] = bool) -> None:
         """Return when nothing is lent and *busy* says no, at the latest at *deadline*.
@@ -265,9 +157,9 @@ class ConnectionPool:
     def _connections(self) -> list[Connection]:
         """All that are alive, lent or idle."""
         found = [each() for place in list(self._places.values()) for each in place.alive.values()]
-        return [one for one in found if one is not None and not isinstance(one, _Dial)]
+        return [one for one in found if one is not None and not isinstance(one, Dial)]
 
-    def _stand_in_line(self, place: _Place, address: Address, deadline: float) -> Connection:
+    def _stand_in_line(self, place: Place, address: Address, deadline: float) -> Connection:
         """Wait for the turn, and then for a connection or for room to open one."""
         token, began = new_token(), monotonic()
         waited = False
@@ -276,7 +168,7 @@ class ConnectionPool:
                 place.line.append(ref(token))
             while True:
                 found = self._look(place, token)
-                if isinstance(found, _Dial):
+                if isinstance(found, Dial):
                     break
                 if found is None:
                     waited = True
@@ -298,12 +190,12 @@ class ConnectionPool:
                 raise
         return self._dial(found, place, address, deadline)
 
-    def _leave(self, place: _Place, token: Token) -> None:
+    def _leave(self, place: Place, token: Token) -> None:
         with self._lock:
             place.leave(token)
         self._wake_first(place)
 
-    def _look(self, place: _Place, token: Token) -> Connection | _Dial | None:
+    def _look(self, place: Place, token: Token) -> Connection | Dial | None:
         """What there is for *token*, which is in the line."""
         with self._lock:
             if self._closed:
@@ -313,11 +205,11 @@ class ConnectionPool:
             idle = place.take_idle()
             if idle is not None or place.count() >= self._size:
                 return idle
-            dial = _Dial()
+            dial = Dial()
             place.add(dial)
             return dial
 
-    def _wait(self, token: Token, place: _Place, address: Address, deadline: float) -> None:
+    def _wait(self, token: Token, place: Place, address: Address, deadline: float) -> None:
         left = deadline - monotonic()
         if left <= 0:
             place.stats.requests_errors += 1
@@ -327,7 +219,7 @@ class ConnectionPool:
             )
         wait_for(token, left)
 
-    def _dial(self, dial: _Dial, place: _Place, address: Address, deadline: float) -> Connection:
+    def _dial(self, dial: Dial, place: Place, address: Address, deadline: float) -> Connection:
         """Open a connection in the room that *dial* stands for."""
         connection: Connection | None = None
         generation = place.generation
@@ -349,7 +241,7 @@ class ConnectionPool:
             raise ClientClosed(_CLOSED)
         return connection
 
-    def _lose(self, place: _Place, connection: Connection) -> None:
+    def _lose(self, place: Place, connection: Connection) -> None:
         """An idle one was found dead."""
         place.stats.connections_lost += 1
         self._discard(connection)
@@ -363,7 +255,7 @@ class ConnectionPool:
         if place.line:
             self._wake_first(place)
 
-    def _wake_first(self, place: _Place) -> None:
+    def _wake_first(self, place: Place) -> None:
         with self._lock:
             first = place.first()
         if first is not None:
