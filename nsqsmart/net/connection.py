@@ -22,6 +22,8 @@ from nsqsmart.wire.frames import ERROR, HEARTBEAT, OK, OK_FRAME, RESPONSE, Frame
 from nsqsmart.wire.identify import Grant
 
 _REDESIGNED_TLS_LIFETIME = 4.0
+# Of what waits on an idle connection: more than 3,000 heartbeats, which take a day to gather.
+_MOST_READS = 16
 
 
 def open_connection(address: Address, greeting: Greeting, deadline: float) -> Connection:
@@ -151,17 +153,25 @@ class Connection:
         if not self._socket.poll(0):
             return True
         data = self._socket.recv_now()
-        if data is None:
-            return True
-        if not data:
+        return data is None or self._holds_heartbeats_only(data)
+
+    def _holds_heartbeats_only(self, data: bytes | None) -> bool:
+        """Whether *data*, and what has come behind it, is nothing else; they are answered."""
+        heartbeats = False
+        for _ in range(_MOST_READS):
+            if not data:
+                break
+            try:
+                frames = self._cut(data)
+            except ProtocolError:
+                return False
+            if any(frame.data != HEARTBEAT for frame in frames):
+                return False
+            heartbeats = heartbeats or bool(frames)
+            data = self._socket.recv_now()
+        if data is not None or self._frames.buffered:
             return False
-        try:
-            frames = self._cut(data)
-        except ProtocolError:
-            return False
-        if self._frames.buffered or any(frame.data != HEARTBEAT for frame in frames):
-            return False
-        return not frames or self._answer_heartbeats()
+        return not heartbeats or self._answer_heartbeats()
 
     def _answer_heartbeats(self) -> bool:
         """One NOP, encoded only to be sent: layers count what they have encoded."""

@@ -6,6 +6,7 @@ import math
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 
@@ -187,15 +188,41 @@ def test_at_checkout_heartbeats_get_one_nop(connection, peer):
     assert peer.recv(100) == b"NOP\n"
 
 
+def test_at_checkout_a_thousand_heartbeats_get_one_nop(connection, peer):
+    """Several reads of them, and none ends where a frame does."""
+    peer.sendall(HEARTBEAT_FRAME * 1000)
+    assert connection.is_usable()
+    peer.setblocking(False)
+    assert peer.recv(100) == b"NOP\n"
+    assert connection.is_usable()
+
+
+def test_at_checkout_a_flood_is_not_read_to_its_end(connection, peer):
+    peer.settimeout(0.1)
+    with suppress(TimeoutError):
+        peer.sendall(HEARTBEAT_FRAME * 1_000_000)
+    assert not connection.is_usable()
+
+
 @pytest.mark.parametrize(
-    "data", [OK_FRAME, HEARTBEAT_FRAME + OK_FRAME, HEARTBEAT_FRAME[:9], b"\xff" * 20]
+    "data",
+    [
+        OK_FRAME,
+        HEARTBEAT_FRAME + OK_FRAME,
+        HEARTBEAT_FRAME * 1000 + OK_FRAME,
+        HEARTBEAT_FRAME[:9],
+        HEARTBEAT_FRAME * 1000 + HEARTBEAT_FRAME[:9],
+        b"\xff" * 20,
+    ],
 )
 def test_at_checkout_anything_else_is_the_end_of_it(connection, peer, data):
     peer.sendall(data)
     assert not connection.is_usable()
 
 
-def test_at_checkout_a_closed_connection_is_seen(connection, peer):
+@pytest.mark.parametrize("said", [b"", HEARTBEAT_FRAME])
+def test_at_checkout_a_closed_connection_is_seen(connection, peer, said):
+    peer.sendall(said)
     peer.close()
     assert not connection.is_usable()
 
