@@ -17,7 +17,7 @@ from nsqsmart.net.handshake import Greeting, shake_hands
 from nsqsmart.net.sockets import Socket, dial
 from nsqsmart.net.transport import Transport
 from nsqsmart.wire import commands
-from nsqsmart.wire.answers import decode_error
+from nsqsmart.wire.answers import STAYS_OPEN, decode_error
 from nsqsmart.wire.frames import ERROR, HEARTBEAT, OK, OK_FRAME, RESPONSE, Frame, FrameDecoder
 from nsqsmart.wire.identify import Grant
 
@@ -90,8 +90,8 @@ class Connection:
     def exchange(self, command: bytes, deadline: float, now: float | None = None) -> bytes:
         """Send *command* and return the data of its response; *now* saves a look at the clock.
 
-        Raises ServerError for an error frame (the connection stays clean if the server kept it
-        open), ResponseTimeout, ConnectionLost or ProtocolError, which all spoil the connection.
+        Raises ServerError for an error frame, ResponseTimeout, ConnectionLost or ProtocolError,
+        which all spoil the connection; but for the few codes that leave it open for certain.
         """
         self.spoiled = True  # until proven clean: an interrupt may strike between any two lines
         socket = self._socket
@@ -138,9 +138,10 @@ class Connection:
 
     def _judge(self, frame: Frame) -> bytes:
         if frame.type == ERROR:
-            # Whether the server hung up is learned at the next checkout, from the socket.
-            self.spoiled = False
-            raise decode_error(frame.data)
+            error = decode_error(frame.data)
+            # Behind any other code the server may be hanging up, and the end is not here yet.
+            self.spoiled = error.code not in STAYS_OPEN
+            raise error
         if frame.type != RESPONSE:
             raise ProtocolError(f"{self.address} sent a message without a subscription")
         self.spoiled = False

@@ -15,6 +15,8 @@ SUB_ORDER_IS_MUST = "E_SUB_ORDER_IS_MUST"
 
 MOVED = frozenset({NOT_LEADER, NOT_WRITABLE, TOPIC_NOT_EXIST})
 """The partition is, or is about to be, led elsewhere: look up again."""
+STAYS_OPEN = frozenset({NOT_LEADER, NOT_WRITABLE})
+"""Refusals of a PUB that leave the connection open whoever says them (protocol 2.10, 4.4)."""
 PUBLISH_FAILED = frozenset({"E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED"})
 EXITING = "exiting"
 """The last word of such a refusal by a node that is about to end (cluster 5.1)."""

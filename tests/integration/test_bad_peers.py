@@ -187,6 +187,41 @@ def test_an_error_written_before_a_reset_is_read():
     assert error.code == "E_BAD_MESSAGE"
 
 
+@pytest.mark.parametrize(
+    "code",
+    ["E_PUB_FAILED", "E_TOPIC_NOT_EXIST", "E_PUB_TOO_MUCH_WAITING", "E_INVALID", "E_WHATEVER"],
+)
+def test_nothing_is_sent_where_the_server_may_be_hanging_up(code):
+    """It closes behind these, but not yet: what is sent into that has no answer."""
+
+    def refuse(talk: Talk) -> None:
+        talk.greet()
+        talk.publish()
+        talk.send(encode_frame(ERROR, code.encode()))
+        try:
+            talk.line()
+        finally:
+            talk.reset()
+
+    with Peer(refuse, healthy) as peer, nsqsmart.Producer(peer.url) as producer:
+        assert producer.publish("t", b"x", timeout=5).attempts == 2
+        assert peer.accepted == 2
+
+
+@pytest.mark.parametrize("code", ["E_FAILED_ON_NOT_LEADER", "E_FAILED_ON_NOT_WRITABLE"])
+def test_who_no_longer_leads_keeps_the_connection(code):
+    def refuse_once(talk: Talk) -> None:
+        talk.greet()
+        talk.publish()
+        talk.send(encode_frame(ERROR, code.encode() + b" "))
+        talk.publish()
+        talk.ok()
+
+    with Peer(refuse_once) as peer, nsqsmart.Producer(peer.url) as producer:
+        assert producer.publish("t", b"x", timeout=5).attempts == 2
+        assert peer.accepted == 1
+
+
 def test_an_unanswered_publish_is_retried_and_the_receipt_says_so():
     def lose(talk: Talk) -> None:
         talk.greet()

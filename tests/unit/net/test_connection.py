@@ -112,6 +112,15 @@ def test_an_error_frame_is_an_answer_too(connection, peer):
     with pytest.raises(ServerError) as caught:
         connection.exchange(COMMAND, soon())
     assert (caught.value.code, caught.value.detail) == ("E_PUB_FAILED", "disk full")
+    # The original nsqd closes now.
+    assert connection.spoiled
+
+
+@pytest.mark.parametrize("code", [b"E_FAILED_ON_NOT_LEADER ", b"E_FAILED_ON_NOT_WRITABLE "])
+def test_an_error_frame_of_one_who_does_not_lead_leaves_it_clean(connection, peer, code):
+    peer.sendall(encode_frame(ERROR, code))
+    with pytest.raises(ServerError):
+        connection.exchange(COMMAND, soon())
     assert not connection.spoiled
 
 
