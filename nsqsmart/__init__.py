@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from nsqsmart.client.message import Message, Requeue
     from nsqsmart.client.pending import Pending
     from nsqsmart.client.producer import Producer
+    from nsqsmart.client.pull_hand import PullReport
+    from nsqsmart.client.pull_subscription import PullSubscription
     from nsqsmart.client.receipt import Receipt
     from nsqsmart.client.running import run
     from nsqsmart.client.shared_producer import publish
@@ -47,6 +49,8 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "PublishError",
+    "PullReport",
+    "PullSubscription",
     "Receipt",
     "Requeue",
     "__version__",
@@ -71,6 +75,8 @@ _HOMES = {
     "Producer": "nsqsmart.client.producer",
     "ProducerConfig": "nsqsmart.config",
     "PublishError": "nsqsmart.errors",
+    "PullReport": "nsqsmart.client.pull_hand",
+    "PullSubscription": "nsqsmart.client.pull_subscription",
     "Receipt": "nsqsmart.client.receipt",
     "Requeue": "nsqsmart.client.message",
     "publish": "nsqsmart.client.shared_producer",

@@ -139,6 +139,24 @@ class Socket:
         except OSError:
             return b""
 
+    def read_by(self, deadline: float) -> bytes | None:
+        """What is there, or what comes before *deadline*: None if nothing, b"" at the end.
+
+        Raises OSError. To find something costs one call of the kernel.
+        """
+        while True:
+            try:
+                return self._sock.recv(_RECV_SIZE, _DONTWAIT)
+            except BlockingIOError:
+                left = deadline - monotonic()
+                if left <= 0 or not self.poll(left * 1000):
+                    return None
+
+    def end_sending(self) -> None:
+        """Tell the peer that nothing follows; what it still sends can be read."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+
     def block(self, write_timeout: float) -> None:
         """From now on a reader thread waits without limit; a send at most *write_timeout*."""
         _limit_send(self._sock, write_timeout)

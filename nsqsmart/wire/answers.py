@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from nsqsmart.errors import ServerError
 
 NOT_LEADER = "E_FAILED_ON_NOT_LEADER"
@@ -40,6 +42,10 @@ ACK_FAILED = frozenset({"E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED"})
 """Late or doubled answers; the connection stays usable."""
 
 _MAX_TEXT = 512
+# An original nsqd quotes the 16 characters, a redesigned one the numbers of the bytes.
+_REFUSED = re.compile(
+    r"(?:FIN|REQ|TOUCH) (?:(?P<text>[!-~]{16})|\[(?P<bytes>[0-9]{1,3}(?: [0-9]{1,3}){15})\]) failed"
+)
 
 
 def decode_error(data: bytes) -> ServerError:
@@ -56,3 +62,14 @@ def decode_error(data: bytes) -> ServerError:
 def encode_error(code: str, detail: str = "", *, bare: bool = False) -> bytes:
     """The data of an error frame; the space stays when *detail* is empty, unless *bare*."""
     return (code if bare else f"{code} {detail}").encode()
+
+
+def refused_id(error: ServerError) -> bytes | None:
+    """The message that an answer was refused for, as far as the server names it."""
+    match = _REFUSED.match(error.detail)
+    if match is None:
+        return None
+    if match["text"]:
+        return match["text"].encode()
+    numbers = [int(each) for each in match["bytes"].split()]
+    return bytes(numbers) if max(numbers) <= 0xFF else None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nsqsmart.errors import ServerError
 from nsqsmart.wire import answers
-from nsqsmart.wire.answers import decode_error, encode_error
+from nsqsmart.wire.answers import decode_error, encode_error, refused_id
 from tests.helpers import ROOT
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "wire.json").read_text())["errors"]
@@ -106,3 +106,28 @@ def test_no_code_belongs_to_two_families() -> None:
         answers.ACK_FAILED,
     ]
     assert len(frozenset().union(*families)) == sum(map(len, families))
+
+
+IN_BYTES = " ".join(["0", "255", "10"] + ["7"] * 13)
+
+
+@pytest.mark.parametrize(
+    ("detail", "message_id"),
+    [
+        ("FIN 0123456789abcdef failed ID not in flight", b"0123456789abcdef"),
+        ("REQ 0123456789abcdef failed ID not in flight", b"0123456789abcdef"),
+        (f"TOUCH [{IN_BYTES}] failed ErrType:7", b"\x00\xff\x0a" + b"\x07" * 13),
+        (f"FIN [{IN_BYTES} 7] failed", None),
+        (f"FIN [{IN_BYTES.replace('255', '256')}] failed", None),
+        ("FIN 0123456789abcde failed", None),
+        ("", None),
+    ],
+)
+def test_which_answer_was_refused(detail, message_id):
+    assert refused_id(ServerError("E_FIN_FAILED", detail)) == message_id
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_any_id_is_read_as_a_redesigned_nsqd_writes_it(message_id):
+    numbers = " ".join(map(str, message_id))
+    assert refused_id(ServerError("E_FIN_FAILED", f"FIN [{numbers}] failed x")) == message_id

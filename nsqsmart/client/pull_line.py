@@ -1,0 +1,292 @@
+"""The one connection of a PullSubscription: what it holds, and what it has said of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from time import monotonic
+
+from nsqsmart.client.message import Holder, Message
+from nsqsmart.client.pull_hand import Hand, PullReport
+from nsqsmart.client.subscribing import permanent_error
+from nsqsmart.client.subscription import Wish
+from nsqsmart.client.trace_log import Line
+from nsqsmart.errors import (
+    ConnectionLost,
+    NsqError,
+    ServerError,
+)
+from nsqsmart.names import Dialect
+from nsqsmart.net.connection import Connection
+from nsqsmart.net.intake import Intake
+from nsqsmart.wire import commands
+from nsqsmart.wire.answers import refused_id
+from nsqsmart.wire.deliveries import DeliveryDecoder
+from nsqsmart.wire.messages import MessageLayout
+
+log = logging.getLogger("nsqsmart")
+
+# A socket that nobody reads holds heartbeats back: look so often, even where messages wait.
+_LOOK_EVERY = 1.0
+_SILENT_INTERVALS = 2.5
+
+
+class PullLine:
+    """One subscribed connection, used by one thread."""
+
+    lane = None
+
+    def __init__(self, wish: Wish, connection: Connection) -> None:
+        self.wish = wish
+        self.topic, self.channel, self.target = wish.topic, wish.channel, wish.target
+        grant = connection.grant
+        self.msg_timeout = grant.msg_timeout
+        self.max_msg_timeout = max(grant.max_msg_timeout, grant.msg_timeout)
+        self.max_rdy = grant.max_rdy_count
+        self.heard_at = monotonic()
+        layout = MessageLayout(wish.greeting.offer.extend_support, wish.detailed)
+        decoder = DeliveryDecoder(
+            layout,
+            partial(Message, self),
+            partial(Message.from_raw, self),
+            wish.config.max_frame_size,
+        )
+        self._intake = Intake(connection, decoder, self, wish.config.write_timeout)
+        self._line = Line(
+            self.topic,
+            self.channel,
+            self.target.partition,
+            self.target.name,
+            connection.transport.socket.local,
+            wish.greeting.offer.client_id,
+            self.target.partition is not None or grant.dialect is Dialect.REDESIGNED,
+        )
+        self._rdy = 0
+        self._waiting: list[Message] = []
+        self._hand = Hand()
+        self._confirmed = self._closed = False
+        self._end: NsqError | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether it can be answered on."""
+        return self._end is None
+
+    @property
+    def in_flight(self) -> int:
+        """Messages delivered and not answered."""
+        return len(self._hand.held) + len(self._waiting)
+
+    def describe(self) -> str:
+        """For errors."""
+        where = "" if self.target.partition is None else f" partition {self.target.partition}"
+        return f"{self.topic}/{self.channel}{where} at {self.target.address}"
+
+    # ------------------------------------------------------------------------------ messages
+
+    def set_rdy(self, count: int) -> int:
+        """Ask for so many messages in flight, or the most that the server takes; returns that."""
+        self._check()
+        wanted = min(count, self.max_rdy)
+        if wanted != self._rdy and not self._say(commands.rdy(wanted)):
+            self._check()
+        self._rdy = wanted
+        return wanted
+
+    def take(self, most: int, deadline: float) -> list[Message]:
+        """Up to *most* messages: as soon as one is there, with all that have come."""
+        self._check()
+        now = monotonic()
+        if self._waiting and self._waiting[0].deadline <= now:
+            kept = [message for message in self._waiting if message.deadline > now]
+            self._hand.expired += len(self._waiting) - len(kept)
+            self._waiting = kept
+        if len(self._waiting) < most:
+            self._gather(most, 0.0 if self._waiting else deadline)
+        elif now >= self.heard_at + _LOOK_EVERY:
+            self._gather(len(self._waiting) + 1, 0.0)
+        taken, self._waiting = self._waiting[:most], self._waiting[most:]
+        self._hand.held.update(taken)
+        for message in taken:
+            if message.life is not None:
+                message.life.note("started")
+        return taken
+
+    def watch(self) -> None:
+        """End a connection that has been silent for 2.5 heartbeat intervals."""
+        interval = self.wish.config.heartbeat_interval
+        if monotonic() - self.heard_at > _SILENT_INTERVALS * interval:
+            self._fail(ConnectionLost(f"{self.describe()} has gone silent", sent=True))
+
+    def _gather(self, most: int, deadline: float) -> None:
+        """Wait until a message is there, and read all that has come then."""
+        until = deadline
+        try:
+            while len(self._waiting) < most:
+                found = self._intake.receive(until)
+                if found is None:
+                    return
+                self._admit(found)
+                if self._waiting:
+                    until = 0.0
+                elif monotonic() >= deadline:
+                    return  # whoever sends heartbeats without end is not listened to for ever
+        except NsqError as error:
+            self._fail(error)
+            self._check()
+
+    def _admit(self, messages: list[Message]) -> None:
+        self._line.begin(messages)
+        if self.wish.ordered:
+            messages = self._hand.in_order(messages, self._waiting, self.wish.config)
+        self._waiting += messages
+
+    # ------------------------------------------------------------------------------- answers
+
+    def finish_all(self, messages: Sequence[Message]) -> int:
+        """FIN of all of *messages* that are in time, in one piece; returns how many."""
+        fresh = self._hand.release(messages, self)
+        if not fresh or not self._say(commands.fins(self._hand.ids(fresh))):
+            return 0
+        for message in fresh:
+            message.finished = True
+            if message.life is not None:
+                message.life.note("finished")
+        self._hand.finished += len(fresh)
+        return len(fresh)
+
+    def requeue_all(self, messages: Sequence[Message], delay: float) -> int:
+        """REQ of all of *messages* that are in time, in one piece; returns how many."""
+        fresh = self._hand.release(messages, self)
+        for message in fresh:
+            if message.life is not None:
+                # Before it leaves: it may be received again at once.
+                message.life.note("requeued", delay)
+        # With a delay an ordered channel would keep it in flight (protocol 5.3).
+        late = 0 if self.wish.ordered else round(delay * 1000)
+        reqs = b"".join([commands.req(each, late) for each in self._hand.ids(fresh)])
+        if not reqs or not self._say(reqs):
+            return 0
+        self._hand.requeued += len(fresh)
+        return len(fresh)
+
+    def touch_all(self, messages: Sequence[Message]) -> int:
+        """TOUCH of all of *messages* that are in time, in one piece; returns how many."""
+        chosen = self._hand.choose(messages, self)
+        now = monotonic()
+        fresh = [each for each in messages if each in chosen and each.deadline > now]
+        if not fresh or not self._say(b"".join([commands.touch(each.id) for each in fresh])):
+            return 0
+        for message in fresh:
+            message.extend()
+            if message.life is not None:
+                message.life.note("touched")
+        return len(fresh)
+
+    # ----------------------------------------------------------------- what one message asks for
+
+    def finish(self, message: Message) -> bool:
+        """FIN, unless it is too late."""
+        return message in self._hand.held and self.finish_all((message,)) > 0
+
+    def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:  # noqa: ARG002 - a message has it
+        """REQ, unless it is too late."""
+        config = self.wish.config
+        if delay is None:
+            delay = min(config.default_requeue_delay * message.attempts, config.max_requeue_delay)
+        return message in self._hand.held and self.requeue_all((message,), delay) > 0
+
+    def touch(self, message: Message) -> bool:
+        """TOUCH, unless it is too late."""
+        return message in self._hand.held and self.touch_all((message,)) > 0
+
+    def send_requeue(self, message: Message, delay: float) -> None:
+        """REQ, now."""
+        self.requeue(message, delay, backoff=False)
+
+    def hold(self, message: Message) -> Holder:
+        """There is no handler to take it from."""
+        raise RuntimeError(f"{message!r} was pulled: nobody else has it in hand")
+
+    def forget(self, message: Message) -> None:
+        """Nothing is sent for it."""
+        self._hand.held.discard(message)
+
+    def give_up(self, message: Message) -> bool:
+        """FIN: whoever pulled it knows best."""
+        return message.finish()
+
+    # ----------------------------------------------------------------------------------- end
+
+    def drain(self, deadline: float) -> PullReport:
+        """RDY 0, CLS, and all back that is not answered; then the server's last word."""
+        if self.live:
+            try:
+                self._intake.send(commands.rdy(0) + commands.CLS)
+                while not self._confirmed and (found := self._intake.receive(deadline)) is not None:
+                    self._waiting += found
+                self._hand.held.update(self._waiting)
+                self._waiting = []
+                back = [*self._hand.held]
+                self.requeue_all(back, 0.0)
+                for message in back:
+                    message.taken, message.answered = True, False
+                self._closed = self._intake.read_to_end(deadline)
+            except NsqError as error:
+                self._fail(error)
+            self.close()
+        return self.report()
+
+    def close(self) -> None:
+        """End it as it is."""
+        self._fail(ConnectionLost(f"{self.describe()} was closed", sent=True))
+
+    def drop(self) -> None:
+        """Close the descriptor alone (in a forked child)."""
+        self._intake.drop()
+
+    def report(self) -> PullReport:
+        """The counts so far."""
+        return self._hand.report(confirmed=self._closed)
+
+    def on_refusal(self, error: ServerError) -> None:
+        """From the intake."""
+        if self._hand.refuse(refused_id(error)):
+            log.info("%s: %s", self.describe(), error)
+
+    def on_close_wait(self) -> None:
+        """From the intake."""
+        self._confirmed = True
+
+    def _say(self, data: bytes) -> bool:
+        """Send *data*; False if the connection is gone."""
+        if self._end is None:
+            try:
+                self._intake.send(data)
+            except NsqError as error:
+                self._fail(error)
+        return self._end is None
+
+    def _fail(self, error: NsqError) -> None:
+        """It is over, because of *error*; what was held is the server's again."""
+        if self._end is not None:
+            return
+        self._end = error
+        if isinstance(error, ServerError):
+            known = permanent_error(error, self.topic, self.channel)
+            reason = f"{self.describe()} was ended by its nsqd: {error}"
+            self._end = known or ConnectionLost(reason, sent=True)
+            self._end.__cause__ = error
+        self._hand.lost += self.in_flight
+        for message in self._hand.held:
+            message.taken = True
+            if message.life is not None:
+                message.life.note("lost")
+        self._hand.held = set()
+        self._waiting = []
+        self._intake.close()
+
+    def _check(self) -> None:
+        if self._end is not None:
+            raise self._end
