@@ -45,23 +45,9 @@ class PullLine:
         self.max_msg_timeout = max(grant.max_msg_timeout, grant.msg_timeout)
         self.max_rdy = grant.max_rdy_count
         self.heard_at = monotonic()
-        layout = MessageLayout(wish.greeting.offer.extend_support, wish.detailed)
-        decoder = DeliveryDecoder(
-            layout,
-            partial(Message, self),
-            partial(Message.from_raw, self),
-            wish.config.max_frame_size,
-        )
+        decoder = _decoder(self, wish)
         self._intake = Intake(connection, decoder, self, wish.config.write_timeout)
-        self._line = Line(
-            self.topic,
-            self.channel,
-            self.target.partition,
-            self.target.name,
-            connection.transport.socket.local,
-            wish.greeting.offer.client_id,
-            self.target.partition is not None or grant.dialect is Dialect.REDESIGNED,
-        )
+        self._line = _name(wish, connection)
         self._rdy = 0
         self._waiting: list[Message] = []
         self._hand = Hand()
@@ -290,3 +276,23 @@ class PullLine:
     def _check(self) -> None:
         if self._end is not None:
             raise self._end
+
+
+def _decoder(line: PullLine, wish: Wish) -> DeliveryDecoder[Message]:
+    layout = MessageLayout(wish.greeting.offer.extend_support, wish.detailed)
+    make = partial(Message, line), partial(Message.from_raw, line)
+    return DeliveryDecoder(layout, *make, wish.config.max_frame_size)
+
+
+def _name(wish: Wish, connection: Connection) -> Line:
+    """The connection, as the trace log names it."""
+    target = wish.target
+    return Line(
+        wish.topic,
+        wish.channel,
+        target.partition,
+        target.name,
+        connection.transport.socket.local,
+        wish.greeting.offer.client_id,
+        target.partition is not None or connection.grant.dialect is Dialect.REDESIGNED,
+    )

@@ -477,7 +477,7 @@ def test_a_command_that_fails_is_no_harm(cluster):
         mine = collect(source, 2)
         source.finish(mine)
         report = source.drain()
-    assert len(report.refused) == 1
+    # This one does not say which.
+    assert report.refused == (b"",)
     with nsqsmart.PullSubscription(cluster.url, "t", "c", partition=0) as again:
-        (message,) = collect(again, 1)
-        assert message.id == report.refused[0]
+        assert [message.id for message in collect(again, 1)] == [mine[0].id]
