@@ -19,10 +19,11 @@ class PullReport:
     """What became of the messages of a PullSubscription.
 
     ``finished`` and ``requeued`` are what was sent, ``expired`` what nobody answered in time.
-    ``refused`` holds the ids (16 bytes) whose answer the server did not take: it delivers them
-    again, or has done so (b"" where it does not say which). ``lost`` counts what was held when the connection ended before its time,
-    which the server delivers again too. With ``confirmed`` the server has carried out everything
-    that was sent, and closed: nothing can be added to ``refused``.
+    ``refused`` holds the ids (16 bytes) whose answer the server did not take, b"" where it does
+    not say which: it delivers them again, or has done so. ``lost`` counts what was held when the
+    connection ended before its time, which the server delivers again too. With ``confirmed`` the
+    server has carried out everything that was sent, and closed: nothing can be added to
+    ``refused``.
     """
 
     finished: int
