@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable
 from time import monotonic
@@ -14,6 +13,7 @@ from nsqsmart.client.holding import Holdings
 from nsqsmart.client.keeper import Keeper, Place, place_of
 from nsqsmart.client.lanes import report_violation
 from nsqsmart.client.message import Message
+from nsqsmart.client.regulator import Regulator
 from nsqsmart.client.rounds import Rounds
 from nsqsmart.client.staff import Recruit
 from nsqsmart.client.subscribing import (
@@ -30,7 +30,6 @@ from nsqsmart.net.handshake import Greeting, make_greeting
 from nsqsmart.net.lookup import READ
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.ticker import Ticker
-from nsqsmart.policy.flow import FlowControl, FlowLimits, FlowState
 from nsqsmart.policy.topology import Target, Topology
 
 log = logging.getLogger("nsqsmart")
@@ -59,7 +58,6 @@ class Engine:
         self.config = config
         self.giving_up = giving_up
         self.draining = False
-        self.paused = False
         self.watching = False
         self.reached = False
         self.late_answers = 0
@@ -67,10 +65,8 @@ class Engine:
         self._on_stop = on_stop
         self._assumed = Assumptions()
         self._greetings: dict[bool, Greeting] = {False: make_greeting(config)}
-        self._changed = threading.Condition(threading.Lock())  # guards the six below
-        self._max_in_flight = config.max_in_flight
+        self._changed = threading.Condition(threading.Lock())  # guards the four below
         self.troubles: dict[Place, NsqError] = {}
-        self._flow = FlowControl(FlowLimits(), random.choice)
         self.subscriptions: set[Subscription] = set()
         self._answered = 0
         self._first_error: SubscribeError | None = None
@@ -80,7 +76,7 @@ class Engine:
         self.crew = recruit(self)
         self._rounds = Rounds(self)
         self.ticker = Ticker(f"ticker-{self.topic}", self._rounds.sweep, _ACK_AGE)
-        self._flow_is_ordered: bool | None = None
+        self.regulator = Regulator(self)
 
     def start(self) -> None:
         """Start every thread, and wait for the first answers to SUB, for ``dial_timeout`` at most.
@@ -91,7 +87,7 @@ class Engine:
         self.crew.start()
         self.ticker.start()
         self._rounds.start()
-        self.ticker.at(monotonic() + self.config.rdy_redistribute_interval, self._rotate)
+        self.regulator.start()
         self.keeper.start()
         deadline = monotonic() + self.config.dial_timeout
         with self._changed:
@@ -118,7 +114,6 @@ class Engine:
             self._greetings[extended] = make_greeting(
                 self.config, extend_support=extended, desired_tag=self.config.desired_tag
             )
-        self._set_flow(ordered)
         wish = Wish(
             self.topic, self.channel, target, ordered, self._greetings[extended], self.config
         )
@@ -128,29 +123,10 @@ class Engine:
         subscription.start()
         return subscription
 
-    def _set_flow(self, ordered: bool) -> None:  # noqa: FBT001 - private
-        """The flow's rules depend on whether the topic turned out to be ordered."""
-        if ordered == self._flow_is_ordered:
-            return
-        config = self.config
-        with self._changed:
-            limits = FlowLimits(
-                self._max_in_flight,
-                config.backoff_multiplier,
-                config.max_backoff_duration,
-                ordered,
-            )
-            self._flow_is_ordered = ordered
-            self._flow = FlowControl(limits, random.choice)
-            now = monotonic()
-            for subscription in self.subscriptions:
-                if subscription.live:
-                    self._flow.connect(subscription, subscription.max_rdy, now)
-
     # What subscriptions tell.
 
     def on_subscribed(self, subscription: Subscription) -> None:
-        """RDY for the new one, less for the others."""
+        """The server said OK to SUB."""
         log.info("subscribed to %s", subscription.describe())
         self.keeper.established(subscription)
         self._rounds.check_touches(subscription)
@@ -159,8 +135,7 @@ class Engine:
             self.troubles.pop(place_of(subscription.target), None)
             self._answered += 1
             self._changed.notify_all()
-            self._flow.connect(subscription, subscription.max_rdy, monotonic())
-        self._apply()
+        self.regulator.add(subscription)
 
     def on_ended(self, subscription: Subscription, reason: NsqError) -> None:
         """Give its share to the others, and have it dialled again."""
@@ -177,13 +152,12 @@ class Engine:
         with self._changed:
             self.troubles[place_of(subscription.target)] = reason
             self.subscriptions.discard(subscription)
-            self._flow.disconnect(subscription, monotonic())
             if not began and not flipped:
                 self._answered += 1
                 self._first_error = self._first_error or error
             self._changed.notify_all()
+        self.regulator.remove(subscription)
         self.keeper.lost(subscription, moved=is_moved(reason) or is_mismatch(reason))
-        self._apply()
         if isinstance(error, NotAuthorized):
             self._on_stop(error)
 
@@ -214,74 +188,25 @@ class Engine:
 
     def on_result(self, message: Message, *, ok: bool) -> None:
         """A result that may move the backoff."""
-        now = monotonic()
-        with self._changed:
-            changed = self._flow.on_result(
-                message.subscription, ok=ok, delivered_at=message.received_at, now=now
-            )
-            due = self._flow.due()
-            self.watching = self._flow.state is not FlowState.FLOWING
-        if changed:
-            self._apply()
-            if due is not None:
-                log.warning("%s/%s backs off for %.1f s", self.topic, self.channel, due - now)
-                self.ticker.at(due, self._end_backoff)
+        self.regulator.on_result(message, ok=ok)
 
     def on_fatal(self, error: BaseException) -> None:
         """A handler wants the process to end."""
         self._on_stop(error)
 
-    # What the ticker calls.
-
-    def _end_backoff(self) -> None:
-        with self._changed:
-            changed = self._flow.on_time(monotonic())
-        if changed:
-            self._apply()
-
-    def _rotate(self) -> None:
-        with self._changed:
-            rotates = self._flow.needs_rotation()
-            if rotates:
-                self._flow.rotate()
-        if rotates:
-            self._apply()
-        self.ticker.at(monotonic() + self.config.rdy_redistribute_interval, self._rotate)
-
     # Flow.
-
-    def _apply(self) -> None:
-        """Bring every connection's RDY to its level: lower before raising."""
-        with self._changed:
-            stopped = self.draining or self.paused
-            live = [sub for sub in self.subscriptions if sub.outbox]
-            before = {sub: sub.outbox.rdy for sub in live if sub.outbox}
-            for sub in live:
-                if sub.outbox:
-                    sub.outbox.rdy = 0 if stopped else self._flow.target(sub)
-        for sub in sorted(
-            live, key=lambda sub: (sub.outbox.rdy - before[sub]) if sub.outbox else 0
-        ):
-            if sub.outbox:
-                sub.outbox.flush()
 
     def pause(self, paused: bool) -> None:  # noqa: FBT001 - it is the only thing said
         """RDY 0 everywhere, or what it would be."""
-        self.paused = paused
-        self._apply()
+        self.regulator.pause(paused)
 
     def set_max_in_flight(self, count: int) -> None:
         """Share out *count* from now on."""
-        with self._changed:
-            self._max_in_flight = count
-            self._flow.set_max_in_flight(count)
-        self._apply()
+        self.regulator.set_max_in_flight(count)
 
     def is_starved(self) -> bool:
         """Whether a connection has nearly used up its share of ``max_in_flight``."""
-        with self._changed:
-            loads = [(sub.in_flight, self._flow.target(sub)) for sub in self.subscriptions]
-        return any(share and load >= 0.85 * share for load, share in loads)
+        return self.regulator.is_starved()
 
     def snapshot(self) -> list[Subscription]:
         """The subscriptions there are now."""
@@ -291,4 +216,4 @@ class Engine:
     def begin_drain(self) -> None:
         """Nothing new: RDY 0 everywhere, no lookups, no dials."""
         self.draining = True
-        self._apply()
+        self.regulator.stop()

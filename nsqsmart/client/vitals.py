@@ -19,7 +19,7 @@ def health(engine: Engine) -> Health:
         if (place := place_of(target)) not in live:
             where = target.name if target.partition is None else f"partition {target.partition}"
             reasons.append(f"{where}: {engine.troubles.get(place, 'not subscribed yet')}")
-    if engine.paused:
+    if engine.regulator.paused:
         reasons.append("paused")
     elif engine.watching:
         reasons.append("backs off after failures")

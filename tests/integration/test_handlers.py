@@ -436,7 +436,7 @@ def test_what_a_backoff_was_about_is_not_forgotten_while_nothing_is_in_flight(cl
     with consume(cluster, handler, rdy_redistribute_interval=0.05, **options) as consumer:
         eventually(lambda: consumer.health().reasons)
         consumer.set_max_in_flight(0)
-        eventually(lambda: consumer._engine._flow.state.name == "PROBING")
+        eventually(lambda: consumer._engine.regulator._flow.state.name == "PROBING")
         assert rdys(consumer) == [0, 0]
         consumer.set_max_in_flight(10)
         eventually(lambda: len(seen) == 2)
