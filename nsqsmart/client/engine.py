@@ -87,7 +87,6 @@ class Engine:
         self.crew.start()
         self.ticker.start()
         self._rounds.start()
-        self.regulator.start()
         self.keeper.start()
         deadline = monotonic() + self.config.dial_timeout
         with self._changed:
@@ -163,6 +162,8 @@ class Engine:
 
     def deliver(self, messages: list[Message]) -> None:
         """To the workers."""
+        if self.regulator.resting:
+            self.regulator.wake()
         self.crew.deliver(messages)
 
     def on_refusal(self, error: ServerError) -> None:

@@ -62,6 +62,11 @@ class Holdings:
         if message.lane is not None:
             message.lane.done(message, finished=message.finished)
 
+    def held(self) -> list[Message]:
+        """What somebody holds just now."""
+        with self._changed:
+            return list(self._held)
+
     def is_busy_here(self) -> bool:
         """Whether the calling thread is in a ``with`` block of a message."""
         with self._changed:

@@ -5,17 +5,27 @@ from __future__ import annotations
 import logging
 import random
 import threading
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from time import monotonic
 from typing import Protocol
 
+from nsqsmart.client.crew import Crew
+from nsqsmart.client.holding import Holdings
 from nsqsmart.client.message import Message
+from nsqsmart.client.staff import Staff
 from nsqsmart.client.subscription import Subscription
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.net.ticker import Ticker
+from nsqsmart.policy.allotment import allot
 from nsqsmart.policy.flow import FlowControl, FlowLimits, FlowState
+from nsqsmart.policy.governor import PERIOD, Governor
 
 log = logging.getLogger("nsqsmart")
+
+# Whoever has RDY that others wait for, and brings nothing, keeps it for this part of a turn.
+_IDLE_PART = 0.1
 
 
 class Consumption(Protocol):
@@ -25,26 +35,49 @@ class Consumption(Protocol):
     channel: str
     config: ConsumerConfig
     ticker: Ticker
+    crew: Staff
+    holdings: Holdings
     watching: bool
     """Whether results matter to the backoff just now; the regulator sets it."""
 
 
+class _Member:
+    """What the regulator notes of one subscription."""
+
+    __slots__ = ("governor", "looked", "received", "served_since")
+
+    def __init__(self) -> None:
+        self.governor = Governor()
+        self.received = 0  # at the last tick
+        self.looked = 0  # likewise, at the last look at turns
+        self.served_since: float | None = None
+
+
 class Regulator:
-    """Brings every live subscription's RDY to the level that the policy wants."""
+    """Brings every live subscription's RDY to the level that the policy wants.
+
+    ``resting``: nothing moves, and :meth:`wake` is to be called when messages come.
+    """
 
     def __init__(self, consumption: Consumption) -> None:
+        config = consumption.config
         self._consumption = consumption
         self.paused = False
         self._stopped = False
-        self._lock = threading.Lock()  # guards the three below
-        self._limits = _limits(consumption.config)
+        # Exactly a Crew: batches gather, and are best sent as many at once as there may be.
+        self._adaptive = config.rdy_mode == "adaptive" and type(consumption.crew) is Crew
+        self.resting = self._adaptive
+        self._lock = threading.Lock()  # guards the six below
+        self._limits = FlowLimits(
+            config.max_in_flight, config.backoff_multiplier, config.max_backoff_duration
+        )
         self._flow = FlowControl(self._limits, random.choice)
-        self._members: set[Subscription] = set()
+        self._members: dict[Subscription, _Member] = {}
+        self._ticking = False
+        self._turning = False
+        self._ticked_at = 0.0
 
-    def start(self) -> None:
-        """The first look at who has its turn."""
-        interval = self._consumption.config.rdy_redistribute_interval
-        self._consumption.ticker.at(monotonic() + interval, self._rotate)
+    # Who there is.
 
     def add(self, subscription: Subscription) -> None:
         """RDY for the new one, less for the others."""
@@ -52,16 +85,16 @@ class Regulator:
             ordered = subscription.wish.ordered
             if ordered != self._limits.one_each:
                 self._begin_anew(one_each=ordered)
-            self._members.add(subscription)
+            self._members[subscription] = _Member()
             self._flow.connect(subscription, subscription.max_rdy, monotonic())
-        self.apply()
+        self._apply()
 
     def remove(self, subscription: Subscription) -> None:
         """Its share is for the others."""
         with self._lock:
-            self._members.discard(subscription)
+            self._members.pop(subscription, None)
             self._flow.disconnect(subscription, monotonic())
-        self.apply()
+        self._apply()
 
     def _begin_anew(self, *, one_each: bool) -> None:
         """The rules depend on whether the topic turned out to be ordered."""
@@ -70,6 +103,8 @@ class Regulator:
         now = monotonic()
         for member in self._members:
             self._flow.connect(member, member.max_rdy, now)
+
+    # What happens.
 
     def on_result(self, message: Message, *, ok: bool) -> None:
         """A result that may move the backoff."""
@@ -83,7 +118,7 @@ class Regulator:
             # Under the lock: an older answer written last would end the interest in results.
             where.watching = self._flow.state is not FlowState.FLOWING
         if changed:
-            self.apply()
+            self._apply()
             if due is not None:
                 log.warning("%s/%s backs off for %.1f s", where.topic, where.channel, due - now)
                 where.ticker.at(due, self._end_backoff)
@@ -91,55 +126,151 @@ class Regulator:
     def pause(self, paused: bool) -> None:  # noqa: FBT001 - it is the only thing said
         """RDY 0 everywhere, or what it would be."""
         self.paused = paused
-        self.apply()
+        self._apply()
 
     def stop(self) -> None:
         """RDY 0 everywhere, for good."""
         self._stopped = True
-        self.apply()
+        self._apply()
 
     def set_max_in_flight(self, count: int) -> None:
         """Share out *count* from now on."""
         with self._lock:
             self._limits = replace(self._limits, max_in_flight=count)
             self._flow.set_max_in_flight(count)
-        self.apply()
+        self._apply()
 
     def is_starved(self) -> bool:
         """Whether a connection has nearly used up its share of ``max_in_flight``."""
         with self._lock:
-            loads = [(member.in_flight, self._flow.target(member)) for member in self._members]
+            loads = [(each.in_flight, self._flow.target(each)) for each in self._members]
         return any(share and load >= 0.85 * share for load, share in loads)
 
-    def apply(self) -> None:
-        """Bring every connection's RDY to its level: lower before raising."""
+    def wake(self) -> None:
+        """Messages came, or there was not enough for all: look again and again from now on."""
         with self._lock:
-            stopped = self._stopped or self.paused
+            if self._ticking or self._stopped:
+                return
+            self._ticking, self.resting = True, False
+            self._ticked_at = now = monotonic()
+        self._consumption.ticker.at(now + PERIOD, self._tick)
+
+    # Levels.
+
+    def _apply(self) -> bool:
+        """Bring every connection's RDY to its level; whether somebody has to wait for his."""
+        in_flight = {} if self._limits.one_each else self._in_flight()
+        with self._lock:
+            levels, short = self._levels(in_flight)
             changes = []
             for member in self._members:
                 if (outbox := member.outbox) is not None:
-                    before, outbox.rdy = outbox.rdy, 0 if stopped else self._flow.target(member)
+                    before, outbox.rdy = outbox.rdy, levels[member]
                     changes.append((outbox.rdy - before, outbox))
+            begins = self._flow.needs_rotation() and not self._turning
+            self._turning = self._turning or begins
+        # Lower before raising.
         for _, outbox in sorted(changes, key=lambda change: change[0]):
             outbox.flush()
+        if begins:
+            self._look_at_turns_later()
+        if short:
+            self.wake()
+        return short
+
+    def _levels(self, in_flight: Mapping[object, int]) -> tuple[dict[Subscription, int], bool]:
+        shares = {member: self._flow.target(member) for member in self._members}
+        if self._stopped or self.paused:
+            return dict.fromkeys(shares, 0), False
+        wishes, total = shares, self._limits.max_in_flight
+        if self._governs():
+            wishes = {
+                member: note.governor.within(min(member.max_rdy, total))
+                for member, note in self._members.items()
+            }
+        levels = allot(shares, wishes, in_flight, total)
+        short = any(levels[name] < min(wishes[name], share) for name, share in shares.items())
+        return levels, short
+
+    def _governs(self) -> bool:
+        flowing = self._flow.state is FlowState.FLOWING
+        return self._adaptive and flowing and not self._limits.one_each
+
+    def _in_flight(self) -> Mapping[object, int]:
+        """What each has, without those in hand that the server no longer waits for."""
+        with self._lock:
+            found: Counter[object] = Counter({each: each.in_flight for each in self._members})
+        found.subtract(each.subscription for each in self._in_hand() if each.expired)
+        return found
+
+    def _in_hand(self) -> list[Message]:
+        """What handlers run on, and what the application holds."""
+        where = self._consumption
+        running = [message for tally in where.crew.tallies for message in tally.in_hand()]
+        # A handler that has just detached one still runs.
+        return list(dict.fromkeys(running + where.holdings.held()))
 
     # What the ticker calls.
+
+    def _tick(self) -> None:
+        """See what each connection needs."""
+        busy = Counter(message.subscription for message in self._in_hand())
+        now = monotonic()
+        with self._lock:
+            elapsed, self._ticked_at = now - self._ticked_at, now
+            rested = True
+            if self._adaptive and not self._stopped:
+                for each in self._members:
+                    rested = self._look_at(each, busy[each], elapsed) and rested
+        short = self._apply()
+        if rested and not short:
+            with self._lock:
+                self._ticking, self.resting = False, self._adaptive
+        else:
+            self._consumption.ticker.at(now + PERIOD, self._tick)
+
+    def _look_at(self, subscription: Subscription, busy: int, elapsed: float) -> bool:
+        """Whether it rests."""
+        note = self._members[subscription]
+        received = subscription.reader.received if subscription.reader else 0
+        came, note.received = received - note.received, received
+        if came or busy or not note.governor.resting:
+            note.governor.tick(came, elapsed, subscription.round_trip, busy)
+        return note.governor.resting
 
     def _end_backoff(self) -> None:
         with self._lock:
             changed = self._flow.on_time(monotonic())
         if changed:
-            self.apply()
+            self._apply()
 
-    def _rotate(self) -> None:
+    def _look_at_turns_later(self) -> None:
+        interval = self._consumption.config.rdy_redistribute_interval * _IDLE_PART
+        self._consumption.ticker.at(monotonic() + interval, self._look_at_turns)
+
+    def _look_at_turns(self) -> None:
+        """End the turns of those that bring nothing, and of those that have had theirs."""
+        now = monotonic()
         with self._lock:
-            rotates = self._flow.needs_rotation()
-            if rotates:
-                self._flow.rotate()
-        if rotates:
-            self.apply()
-        self.start()
+            served = set(self._flow.served())
+            over = []
+            for member, note in self._members.items():
+                if member not in served:
+                    note.served_since = None
+                elif self._has_had_its_turn(member, note, now):
+                    over.append(member)
+            changed = self._flow.rotate(over)
+            self._turning = bool(served)
+        if changed:
+            self._apply()
+        if served:
+            self._look_at_turns_later()
 
-
-def _limits(config: ConsumerConfig) -> FlowLimits:
-    return FlowLimits(config.max_in_flight, config.backoff_multiplier, config.max_backoff_duration)
+    def _has_had_its_turn(self, subscription: Subscription, note: _Member, now: float) -> bool:
+        received = subscription.reader.received if subscription.reader else 0
+        came, note.looked = received - note.looked, received
+        if note.served_since is None:
+            note.served_since = now
+            return False
+        longest = self._consumption.config.rdy_redistribute_interval
+        return now - note.served_since >= longest or not (came or subscription.in_flight)

@@ -144,6 +144,11 @@ class Subscription:
         """The largest RDY this server takes."""
         return self.connection.grant.max_rdy_count if self.connection else 0
 
+    @property
+    def round_trip(self) -> float:
+        """Seconds to the server and back."""
+        return self.connection.transport.socket.round_trip if self.connection else 0.0
+
     def describe(self) -> str:
         """For logs."""
         partition = self.target.partition

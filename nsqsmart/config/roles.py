@@ -107,8 +107,16 @@ class ConsumerConfig(ClientConfig):
     dead_letter_topic: str | None = text(
         "Topic to publish messages to that are given up, before they are finished."
     )
+    rdy_mode: str = choice(
+        ("adaptive", "level"),
+        "RDY of a connection: as much as a plain handler needs, which gets messages sooner and "
+        "hoards none, or always its share. Ordered topics, batches and pulling have the share.",
+    )
     rdy_redistribute_interval: float = seconds(
-        5.0, "How often such turns are looked at.", minimum=0.001, maximum=5
+        5.0,
+        "Longest turn of a connection where there are more than max_in_flight.",
+        minimum=0.001,
+        maximum=5,
     )
     ordered: str | bool = choice(
         ("auto", True, False), "Consume in order; auto follows what the lookup says."

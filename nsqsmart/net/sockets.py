@@ -32,13 +32,13 @@ def dial(address: Address, deadline: float, local_addr: Address | None = None) -
     failure: OSError | None = None
     found = resolve(address, deadline)
     for position, resolved in enumerate(found):
-        left = deadline - monotonic()
+        left = deadline - (now := monotonic())
         if left <= 0:
             break
         try:
             # A share each: the first address of a name may be one that never answers.
             share = left / (len(found) - position)
-            return Socket(_connect(resolved, share, local_addr), address)
+            return Socket(_connect(resolved, share, local_addr), address, monotonic() - now)
         except OSError as error:
             failure = error
     reason = failure or "no time left"
@@ -66,11 +66,13 @@ class Socket:
     One user at a time, but for :meth:`try_send` and :meth:`hang_up`, which any thread may call.
     """
 
-    __slots__ = ("_sock", "peer", "poll")
+    __slots__ = ("_sock", "peer", "poll", "round_trip")
 
-    def __init__(self, sock: socket.socket, peer: Address) -> None:
+    def __init__(self, sock: socket.socket, peer: Address, round_trip: float = 0.0) -> None:
         self._sock = sock
         self.peer = peer
+        self.round_trip = round_trip
+        """Seconds that connecting took."""
         poll = select.poll()
         poll.register(sock, select.POLLIN)
         self.poll = poll.poll

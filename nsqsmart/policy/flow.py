@@ -6,7 +6,7 @@ shares of ``max_in_flight`` and the backoff state; it never does I/O and never r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -38,8 +38,7 @@ class FlowLimits:
 class FlowControl:
     """Shares of RDY, rotation where there are more connections than RDY, and backoff.
 
-    Not thread-safe: its owner holds one lock around every call but :meth:`target`, which reads
-    one dict entry.
+    Not thread-safe: its owner holds one lock around every call.
     """
 
     def __init__(self, limits: FlowLimits, choose: Callable[[list[Name]], Name]) -> None:
@@ -89,22 +88,28 @@ class FlowControl:
             self._start_probe(now)
         self._compute()
 
-    def rotate(self) -> None:
-        """Give the RDY that there is to the next connections in turn.
+    def served(self) -> list[Name]:
+        """Who has what there is while others wait; nobody if there is enough."""
+        if not self.needs_rotation():
+            return []
+        if self.state is FlowState.PROBING:
+            return [self._probe]
+        return list(self._ceilings)[: self._limits.max_in_flight]
+
+    def rotate(self, over: Collection[Name] | None = None) -> bool:
+        """Let the next ones in turn have the RDY of those of *over*, or of all; True if changed.
 
         The probe moves on too: where it waits there may be no message, while others have many.
         """
-        if not self.needs_rotation():
-            return
-        probing = self.state is FlowState.PROBING
-        served = [self._probe] if probing else list(self._ceilings)[: self._limits.max_in_flight]
+        ending = [name for name in self.served() if over is None or name in over]
         # To the end of the queue: nobody's turn depends on who comes and goes.
-        for name in served:
+        for name in ending:
             self._ceilings[name] = self._ceilings.pop(name)
-        if probing:
+        if ending and self.state is FlowState.PROBING:
             self._probe = next(iter(self._ceilings))
             self._probes.add(self._probe)
         self._compute()
+        return bool(ending)
 
     def on_result(self, name: Name, *, ok: bool, delivered_at: float, now: float) -> bool:
         """A handler succeeded or failed on a message of *name*; True if targets changed."""

@@ -1,4 +1,4 @@
-"""How much of its share of RDY one connection should use: as much as it needs, and no more.
+"""How much RDY one connection needs: as much as keeps its handlers busy, and no more.
 
 A client with a low RDY is saturated, so nsqd sends each message at once instead of holding it in
 its output buffer; and a slow handler leaves messages to others. With a backlog the need grows with
@@ -15,54 +15,51 @@ _MARGIN = 0.001
 _ROUND_TRIPS = 1.25
 _ROOM = 2.0
 _QUIET_TICKS = 10
+_MEMORY = 0.1
+_IDLE = 0.01
 
 
 class Governor:
-    """One connection's RDY between 1 and its share.
+    """One connection's need of RDY, 1 or more.
 
-    The need is how many messages are on their way or being handled on average (Little's law): the
-    rate times round trip, handler and a margin. RDY is twice that; it rises at once, at least
-    doubling, and halves after ten ticks in which less would have done.
+    It is how many messages are on their way or being handled on average (Little's law): the rate
+    times round trip and a margin, and those that handlers have in hand. RDY is twice that; it rises
+    at once, at least doubling, and halves after ten ticks in which less would have done.
     """
 
-    __slots__ = ("_quiet", "_rate", "level")
+    __slots__ = ("_busy", "_quiet", "level", "resting")
 
     def __init__(self) -> None:
         self.level = 1
+        self.resting = True
+        """Whether silence changes nothing any more."""
         self._quiet = 0
-        self._rate = 0.0
+        self._busy = 0.0
 
-    def tick(self, messages: int, elapsed: float, round_trip: float, handling: float) -> bool:
-        """Look at the last *elapsed* seconds, in which *messages* came; True if the level changed.
+    def tick(self, messages: int, elapsed: float, round_trip: float, busy: int) -> None:
+        """Look at the last *elapsed* seconds, in which *messages* came.
 
-        *round_trip* to the server and *handling* of one message are seconds.
+        *round_trip* to the server is in seconds; *busy* of its messages are in somebody's hands
+        just now, not in the inbox.
         """
-        cycle = _ROUND_TRIPS * round_trip + handling + _MARGIN
         elapsed = max(elapsed, PERIOD / 10)
-        # One message in a tick is no rate where a handler takes many ticks.
-        weight = -math.expm1(-elapsed / max(PERIOD / 4, cycle))
-        self._rate += weight * (messages / elapsed - self._rate)
-        need = self._rate * cycle
+        # Just now is no average: a trickle is caught in a short handler now and then.
+        self._busy -= math.expm1(-elapsed / _MEMORY) * (busy - self._busy)
+        need = messages / elapsed * (_ROUND_TRIPS * round_trip + _MARGIN) + self._busy
         wanted = max(1, math.ceil(_ROOM * need))
-        before = self.level
-        if wanted > before:
-            self.level = max(wanted, 2 * before)
+        if wanted > self.level:
+            self.level = max(wanted, 2 * self.level)
             self._quiet = 0
-        elif wanted == before:
+        elif wanted == self.level:
             self._quiet = 0
         else:
             self._quiet += 1
             if self._quiet >= _QUIET_TICKS:
-                self.level, self._quiet = max(wanted, before // 2), 0
-        return self.level != before
+                self.level, self._quiet = max(wanted, self.level // 2), 0
+        self.resting = self.level == 1 and not messages and self._busy < _IDLE
 
-    def within(self, share: int) -> int:
-        """The RDY to be set; *share* is what the connection may have, 0 for nothing now."""
-        # What it asks for beyond its share it would have to give back later.
-        self.level = min(self.level, max(1, share))
-        return min(self.level, share)
-
-    @property
-    def resting(self) -> bool:
-        """Whether silence changes nothing any more."""
-        return self.level == 1 and self._rate < 1.0
+    def within(self, most: int) -> int:
+        """The RDY to wish for; *most* is all that the connection could ever have."""
+        # What it asks for beyond that it would have to give back later.
+        self.level = min(self.level, max(1, most))
+        return min(self.level, most)

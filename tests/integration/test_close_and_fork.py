@@ -51,7 +51,7 @@ class Gate:
 def test_close_lets_handlers_finish_and_gives_the_rest_back(cluster, workers):
     publish(cluster, *numbered(20))
     gate = Gate()
-    consumer = consume(cluster, gate, workers=workers).start()
+    consumer = consume(cluster, gate, workers=workers, rdy_mode="level").start()
     busy = workers or 2
     eventually(lambda: len(gate.entered) == busy)
     reports = []

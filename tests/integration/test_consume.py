@@ -247,7 +247,7 @@ def test_no_more_is_in_flight_than_was_allowed(cluster):
     def in_flight() -> int:
         return sum(one["in_flight_count"] for one in channels(cluster))
 
-    with consume(cluster, handler, max_in_flight=6, workers=2) as consumer:
+    with consume(cluster, handler, max_in_flight=6, workers=2, rdy_mode="level") as consumer:
         publish(cluster, *numbered(40))
         eventually(lambda: in_flight() == 6)
         assert consumer.is_starved()

@@ -404,7 +404,7 @@ def test_max_in_flight_may_change_and_be_nothing(cluster):
         assert release.wait(20)
         handled(message)
 
-    consumer = consume(cluster, handler, max_in_flight=100)
+    consumer = consume(cluster, handler, max_in_flight=100, rdy_mode="level")
     consumer.set_max_in_flight(0)
     with consumer:
         publish(cluster, *numbered(20))
@@ -432,7 +432,7 @@ def test_what_a_backoff_was_about_is_not_forgotten_while_nothing_is_in_flight(cl
         if len(seen) == 1:
             raise ValueError("once")
 
-    options = {"backoff_multiplier": 0.2, "default_requeue_delay": 0}
+    options = {"backoff_multiplier": 0.2, "default_requeue_delay": 0, "rdy_mode": "level"}
     with consume(cluster, handler, rdy_redistribute_interval=0.05, **options) as consumer:
         eventually(lambda: consumer.health().reasons)
         consumer.set_max_in_flight(0)

@@ -205,6 +205,30 @@ def test_who_flaps_does_not_push_in() -> None:
     assert turns == 1
 
 
+def test_only_those_whose_turn_is_over_give_way() -> None:
+    control = flow("abcde", 2)
+    assert control.served() == ["a", "b"]
+    assert control.rotate(["b", "e", "unknown"])
+    assert targets(control, "abcde") == [1, 0, 1, 0, 0]
+    assert not control.rotate([])
+    assert targets(control, "abcde") == [1, 0, 1, 0, 0]
+    assert control.rotate("ac")
+    assert control.served() == ["d", "e"]
+
+
+def test_where_there_is_enough_nobody_is_served_before_others() -> None:
+    control = flow("ab", 2)
+    assert control.served() == []
+    assert not control.rotate("ab")
+    fail(control, 0.0)
+    assert control.served() == []
+    probe(control)
+    assert control.served() == ["a"]
+    assert not control.rotate("b")
+    assert control.rotate("a")
+    assert control.served() == ["b"]
+
+
 # Backoff.
 
 
@@ -476,6 +500,16 @@ class FlowMachine(RuleBasedStateMachine):
         if self.flow.state is FLOWING:
             for name in self.ceilings:
                 self.waited[name] += 1
+        self.note()
+
+    @rule(over=st.sets(st.integers(0, 7)))
+    def end_some_turns(self, over: set[Name]) -> None:
+        served, before = set(self.flow.served()), self.levels()
+        assert self.flow.rotate(over) == bool(served & over)
+        if not served & over:
+            assert self.levels() == before
+        # Who keeps his turn is not pushed out by those who end theirs.
+        assert all(self.flow.target(name) for name in served - over if self.ceilings[name])
         self.note()
 
     @rule(most=st.integers(1, 12), stops=st.booleans())
