@@ -57,7 +57,7 @@ class _Entry:
 
     def __init__(self) -> None:
         self.topology: Topology | None = None
-        self.failure: DiscoveryError | None = None
+        self.failure = ""
         self.refused: set[Refused] = set()
         self.doubted: set[Refused] = set()
         self.flight: ref[Token] | None = None
@@ -149,7 +149,8 @@ class Directory:
                 self._leave(entry, token)
                 raise
         if entry.topology is None:
-            raise entry.failure or DiscoveryError(f"no picture of topic {topic!r} in time")
+            # A new one: that of the lookup knows the stack of whoever asked, and all it refers to.
+            raise DiscoveryError(entry.failure or f"no picture of topic {topic!r} in time")
         return entry.topology
 
     def pause(self, topic: str, seen: int, seconds: float) -> None:
@@ -228,13 +229,14 @@ class Directory:
 
     def _fly(self, topic: str, entry: _Entry, deadline: float) -> None:
         topology: Topology | None = None
-        failure: DiscoveryError | None = None
+        failure = ""
         before = entry.topology
         try:
             topology = self._ask(topic, entry, deadline)
         except DiscoveryError as error:
-            failure = error
-            log.warning("lookup of topic %s failed: %s", topic, error)
+            failure = str(error)
+            # Its words: handlers keep what they are given, and an error knows the caller's stack.
+            log.warning("lookup of topic %s failed: %s", topic, failure)
         with self._lock:
             if topology:
                 entry.topology = topology
@@ -289,8 +291,8 @@ class Directory:
         entries = list(self._entries.items())
         return {topic: entry.topology for topic, entry in entries if entry.topology}
 
-    def failing(self) -> dict[str, DiscoveryError]:
-        """Topics whose last lookup failed."""
+    def failing(self) -> dict[str, str]:
+        """Topics whose last lookup failed, and why."""
         entries = list(self._entries.items())
         return {topic: entry.failure for topic, entry in entries if entry.failure}
 

@@ -11,7 +11,7 @@ import math
 from time import monotonic
 
 from nsqsmart.config import ClientConfig
-from nsqsmart.errors import ConnectionLost, ProtocolError, TransportError
+from nsqsmart.errors import ConnectionLost, ProtocolError, ServerError, TransportError
 from nsqsmart.names import Address, Dialect
 from nsqsmart.net.handshake import Greeting, shake_hands
 from nsqsmart.net.sockets import Socket, dial
@@ -141,14 +141,17 @@ class Connection:
 
     def _judge(self, frame: Frame) -> bytes:
         if frame.type == ERROR:
-            error = decode_error(frame.data)
-            # Behind any other code the server may be hanging up, and the end is not here yet.
-            self.spoiled = error.code not in STAYS_OPEN
-            raise error
+            raise self._refusal(frame.data)
         if frame.type != RESPONSE:
             raise ProtocolError(f"{self.address} sent a message without a subscription")
         self.spoiled = False
         return frame.data
+
+    def _refusal(self, data: bytes) -> ServerError:
+        error = decode_error(data)
+        # Behind any other code the server may be hanging up, and the end is not here yet.
+        self.spoiled = error.code not in STAYS_OPEN
+        return error
 
     def is_usable(self, now: float | None = None) -> bool:
         """Whether an exchange may begin at *now*: alive, and nothing waiting but heartbeats."""

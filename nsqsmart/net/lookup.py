@@ -52,19 +52,22 @@ class Round(NamedTuple):
 class _Peer:
     """How one lookupd has done: past *threshold* failures it is asked ever less often."""
 
-    __slots__ = ("address", "failures", "learned", "next_try")
+    __slots__ = ("address", "failures", "learned", "next_try", "reason")
 
     def __init__(self, address: Address, *, learned: bool) -> None:
         self.address = address
         self.learned = learned
         self.failures = 0
         self.next_try = 0.0
+        self.reason = "no time left"
 
     def succeeded(self) -> None:
         self.failures = 0
         self.next_try = 0.0
+        self.reason = "no time left"
 
-    def failed(self, threshold: int) -> None:
+    def failed(self, reason: str, threshold: int) -> None:
+        self.reason = reason
         self.failures += 1
         over = self.failures - threshold
         self.next_try = monotonic() + min(60.0, 2.0 ** min(over, 6)) if over >= 0 else 0.0
@@ -232,15 +235,15 @@ class LookupClient:
     ) -> T | None:
         now = monotonic()
         if now >= limit:
-            # It has not failed: it was not asked.
-            failed.append((peer.address, "no time left"))
+            # It has not failed: it was not asked. Why it failed before tells more.
+            failed.append((peer.address, peer.reason))
             return None
         deadline = min(limit, now + self._options.request_timeout)
         try:
             answer = parse(*session.get(f"http://{peer.address}{path}", deadline))
         except DiscoveryError as error:
-            peer.failed(self._options.failure_threshold)
-            failed.append((peer.address, str(error)))
+            peer.failed(str(error), self._options.failure_threshold)
+            failed.append((peer.address, peer.reason))
             return None
         peer.succeeded()
         return answer

@@ -41,8 +41,11 @@ def dial(address: Address, deadline: float, local_addr: Address | None = None) -
             return Socket(_connect(resolved, share, local_addr), address, monotonic() - now)
         except OSError as error:
             failure = error
-    reason = failure or "no time left"
-    raise ConnectError(f"cannot connect to {address}: {reason}") from failure
+    try:
+        raise ConnectError(f"cannot connect to {address}: {failure or 'no time left'}") from failure
+    finally:
+        # It knows this frame, and this frame it: a cycle, which would hold the caller's body.
+        del failure
 
 
 def _connect(resolved: Resolved, timeout: float, local_addr: Address | None) -> socket.socket:

@@ -188,6 +188,12 @@ def test_who_was_not_asked_has_not_failed(lookupds):
     assert lookupds.asked == []
     client.ask("t", WRITE, lookupds.now + 10)
     assert lookupds.take() == "ab"
+    lookupds.dead = {A, B}
+    with pytest.raises(DiscoveryError):
+        client.ask("t", WRITE, lookupds.now + 10)
+    # What it was the last time tells more than that there was no time.
+    with pytest.raises(DiscoveryError, match="refused"):
+        client.ask("t", WRITE, lookupds.now)
 
 
 def test_further_lookupds_are_learned_and_the_leading_one_is_asked_first(lookupds):
