@@ -11,7 +11,7 @@ import math
 from time import monotonic
 
 from nsqsmart.config import ClientConfig
-from nsqsmart.errors import ConnectionLost, ProtocolError, ServerError, TransportError
+from nsqsmart.errors import ConnectError, ConnectionLost, ProtocolError, ServerError, TransportError
 from nsqsmart.names import Address, Dialect
 from nsqsmart.net.handshake import Greeting, shake_hands
 from nsqsmart.net.sockets import Socket, dial
@@ -42,6 +42,10 @@ def open_connection(address: Address, greeting: Greeting, deadline: float) -> Co
     connection = Connection(address, transport, grant, config.max_frame_size)
     if grant.tls and (lifetime := tls_lifetime(config, grant)):
         connection.expires_at = monotonic() + lifetime
+    if not connection.is_usable():
+        # What nobody asked for would be the answer to the first command.
+        connection.close()
+        raise ConnectError(f"{address} hung up, or sent more than was asked for")
     return connection
 
 

@@ -8,7 +8,6 @@ the command out. Positions are drawn from all there are, from a seed.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from time import monotonic
@@ -16,10 +15,10 @@ from time import monotonic
 import pytest
 
 import nsqsmart
-from nsqsmart.client.publisher import Publisher
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import PublishError
 from nsqsmart.net.sockets import Socket
+from tests.integration.publishing import bodies, check_free, shared
 from tests.interrupts import count_places, interrupted_at
 
 # The collector closes what an interrupt left behind, and says so.
@@ -34,10 +33,6 @@ def cluster() -> Iterator[Cluster]:
         made.create_topic("t")
         made.create_channel("t", "c")
         yield made
-
-
-def shared(producer: nsqsmart.Producer) -> Publisher:
-    return producer._running().publisher
 
 
 def plain(producer: nsqsmart.Producer, body: bytes) -> None:
@@ -70,17 +65,6 @@ def from_cold(producer: nsqsmart.Producer, body: bytes) -> None:
     producer.publish("t", body, key="k", timeout=PATIENCE)
 
 
-def check_free(publisher: Publisher) -> None:
-    """Nothing is held, by nobody."""
-    assert not publisher.turns._queues
-    for place in publisher.pool._places.values():
-        assert not place.line
-        assert place.count() == len(place.idle)
-    for entry in publisher.directory._entries.values():
-        assert not entry.flying
-        assert not entry.waiting
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("call", [plain, keyed, traced, batch, looking_up, from_cold])
 def test_an_interrupt_anywhere_leaves_a_producer_that_works(cluster, call, error):
@@ -96,8 +80,8 @@ def test_an_interrupt_anywhere_leaves_a_producer_that_works(cluster, call, error
             found = producer.publish("t", b"next", key="k", trace_id=trial, timeout=PATIENCE)
             assert (found.trace_id, found.attempts) == (trial, 1)
             assert monotonic() - started < PATIENCE
-        check_free(shared(producer))
-    stored = Counter(each.body for each in cluster.stored("t"))
+        check_free(producer)
+    stored = bodies(cluster)
     assert stored.pop(b"next") == 50
     assert max(stored[b"%d" % trial] for trial in range(1, 51)) <= 1
 
@@ -114,7 +98,7 @@ def test_who_handles_the_interrupt_may_publish_meanwhile(cluster):
                         call(producer, b"x")
                 except KeyboardInterrupt:
                     producer.publish("t", b"goodbye", key="k", timeout=PATIENCE)
-        check_free(shared(producer))
+        check_free(producer)
 
 
 def test_an_interrupt_in_the_middle_of_retries(cluster):
@@ -137,7 +121,7 @@ def test_an_interrupt_in_the_middle_of_retries(cluster):
             cluster.faults.clear()
             found = producer.publish("t", b"next", key="k", trace_id=trial, timeout=PATIENCE)
             assert found.trace_id == trial
-        check_free(shared(producer))
+        check_free(producer)
 
 
 def test_an_interrupt_lets_the_fence_stand(cluster, monkeypatch):
@@ -176,4 +160,4 @@ def test_an_interrupt_lets_the_fence_stand(cluster, monkeypatch):
                 fenced += 1
                 assert publisher.fences["t", 0] > monotonic() + 25
         assert fenced > 10
-        check_free(publisher)
+        check_free(producer)

@@ -1,0 +1,63 @@
+"""What tests of publishing share: honest failures in time, and nothing held afterwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+import pytest
+
+import nsqsmart
+from nsqsmart.client.publisher import Publisher
+from nsqsmart.embedded import Cluster
+from nsqsmart.errors import PublishError
+
+SLACK = 0.5
+
+
+def shared(producer: nsqsmart.Producer) -> Publisher:
+    """What the calls of *producer* have in common in this process."""
+    return producer._running().publisher
+
+
+def check_free(producer: nsqsmart.Producer) -> None:
+    """No slot of the pool, no turn and no lookup is held by anybody."""
+    publisher = shared(producer)
+    assert not publisher.turns._queues
+    for place in publisher.pool._places.values():
+        assert not place.line
+        assert place.count() == len(place.idle)
+    for entry in publisher.directory._entries.values():
+        assert not entry.flying
+        assert not entry.waiting
+
+
+@contextmanager
+def in_time(seconds: float) -> Iterator[None]:
+    """The block keeps a deadline so many seconds from now."""
+    started = monotonic()
+    yield
+    assert monotonic() - started < seconds + SLACK
+
+
+def failure(
+    producer: nsqsmart.Producer, body: bytes = b"x", timeout: float = 1.0, **arguments: Any
+) -> PublishError:
+    """How a publish to ``t`` fails, which it must do in time and without holding anything."""
+    with in_time(timeout), pytest.raises(PublishError) as caught:
+        producer.publish("t", body, timeout=timeout, **arguments)
+    check_free(producer)
+    return caught.value
+
+
+def codes(error: PublishError) -> list[str]:
+    """What its attempts ended with."""
+    return [attempt.code for attempt in error.attempts]
+
+
+def bodies(cluster: Cluster, topic: str = "t") -> Counter[bytes]:
+    """What is stored, and how often."""
+    return Counter(stored.body for stored in cluster.stored(topic))
