@@ -109,11 +109,15 @@ class AsyncPublisher:
 
     def close(self) -> None:
         """End what is still on its way, and every thread; pool and turns are closed before."""
-        self._closed = True
+        self.refuse()
         self.room.close()
         self._pipes.close()
         self._hands.close()
         self._ticker.close()
+
+    def refuse(self) -> None:
+        """Whatever fails from now on is not tried again."""
+        self._closed = True
 
     def drop(self) -> None:
         """In a forked child: close the descriptors alone."""

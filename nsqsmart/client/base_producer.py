@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from time import monotonic
-from types import TracebackType
-from typing import Any, Self
+from types import CodeType, TracebackType
+from typing import Any, ClassVar, Self
 
 from nsqsmart.client import inspecting
 from nsqsmart.client.arguments import check_timeout
@@ -14,6 +14,7 @@ from nsqsmart.client.exiting import at_exit
 from nsqsmart.client.health import Health
 from nsqsmart.client.machinery import Machinery
 from nsqsmart.client.processes import PerProcess
+from nsqsmart.client.signals import interrupts
 from nsqsmart.config import ProducerConfig, resolve
 from nsqsmart.errors import ClientClosed
 from nsqsmart.names import check_topic
@@ -24,6 +25,9 @@ _MAX_KNOWN_TOPICS = 10_000
 
 class BaseProducer:
     """Everything of a Producer but publishing; not to be used alone."""
+
+    _calls: ClassVar[frozenset[CodeType]] = frozenset()
+    """What a signal handler that closes the producer may have interrupted."""
 
     def __init__(
         self,
@@ -82,18 +86,25 @@ class BaseProducer:
         """Refuse new calls, let those under way finish for *timeout* seconds, end the sockets.
 
         Default: ``close_timeout``. Calls still waiting then raise PublishFailed. May be called
-        twice, and from any thread.
+        twice, from any thread, and from a signal handler: if that interrupted a call of this
+        producer, nothing is waited for, and the sockets end with the call.
         """
+        limit = self._config.close_timeout if timeout is None else check_timeout(timeout)
         self._closed = True
+        if interrupts(self, self._calls):
+            # The call goes on when we return: to wait for it, or for a lock it holds, is for ever.
+            machinery = self._machinery.get()
+            if machinery:
+                machinery.refuse()
+            return
         machinery = self._machinery.take()
         if machinery:
-            limit = self._config.close_timeout if timeout is None else check_timeout(timeout)
             machinery.close(monotonic() + limit)
 
     def leave(self, deadline: float) -> None:
         """At the end of the process: give what publish_async has sent until *deadline*."""
         machinery = self._machinery.get()
-        if machinery and not self._closed:
+        if machinery:
             machinery.flush(deadline)
             self.close(timeout=max(0.0, deadline - monotonic()))
 
@@ -120,9 +131,15 @@ class BaseProducer:
             return machinery
         if self._closed:
             raise ClientClosed("the Producer was closed")
-        return self._machinery.get_or_make(
+        machinery = self._machinery.get_or_make(
             lambda: Machinery(open_endpoint(self._endpoint), self._config, self._greeting)
         )
+        if self._closed:
+            # Between the first look and now: close() may not have found it.
+            self._machinery.take()
+            machinery.close(monotonic())
+            raise ClientClosed("the Producer was closed")
+        return machinery
 
     def _know(self, topic: str) -> None:
         """Check a topic's name once."""

@@ -17,6 +17,7 @@ from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
 from nsqsmart.net.lookup import Access, LookupClient, LookupOptions
 from nsqsmart.net.tokens import Token, new_token, wait_for, wake
+from nsqsmart.net.wires import Wires
 from nsqsmart.policy.lookup_answers import Node, TopicState
 from nsqsmart.policy.topology import Refused, Topology, direct, merge
 
@@ -26,14 +27,16 @@ _POLL_ORIGINAL = 60.0
 _POLL_REDESIGNED = 20.0
 
 
-def make_lookup(endpoint: Endpoint, config: ClientConfig) -> LookupClient:
+def make_lookup(
+    endpoint: Endpoint, config: ClientConfig, wires: Wires | None = None
+) -> LookupClient:
     """Who asks the lookups of *endpoint*, as the options say."""
     options = LookupOptions(
         config.lookupd_request_timeout,
         config.listlookup_interval,
         config.lookupd_failure_threshold,
     )
-    return LookupClient(endpoint.addresses, options)
+    return LookupClient(endpoint.addresses, options, wires)
 
 
 class _Entry:
@@ -79,11 +82,17 @@ class Directory:
     fails the last good picture serves. No thread of its own.
     """
 
-    def __init__(self, endpoint: Endpoint, config: ClientConfig, access: Access) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        config: ClientConfig,
+        access: Access,
+        wires: Wires | None = None,
+    ) -> None:
         self._config = config
         self._access = access
         self._direct = () if endpoint.discovers else endpoint.addresses
-        self._lookup = make_lookup(endpoint, config) if endpoint.discovers else None
+        self._lookup = make_lookup(endpoint, config, wires) if endpoint.discovers else None
         self._lock = threading.Lock()  # guards the entries
         self._entries: dict[str, _Entry] = {}
         self._closed = False
@@ -168,7 +177,7 @@ class Directory:
             self._leave(entry, token)
 
     def close(self) -> None:
-        """End every pause."""
+        """End every pause, and every wait for a lookup."""
         self._closed = True
         for entry in list(self._entries.values()):
             with self._lock:
@@ -202,7 +211,7 @@ class Directory:
         while True:
             with self._lock:
                 now = monotonic()
-                if entry.topology and entry.topology.generation > seen:
+                if self._closed or (entry.topology and entry.topology.generation > seen):
                     return False
                 allowed = entry.asked_at + self._config.lookupd_min_refresh_interval
                 if not entry.flying and now >= allowed:

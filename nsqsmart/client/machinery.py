@@ -13,6 +13,7 @@ from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.lookup import WRITE
 from nsqsmart.net.pool import ConnectionPool
+from nsqsmart.net.wires import Wires
 
 
 class Machinery:
@@ -20,11 +21,12 @@ class Machinery:
 
     def __init__(self, endpoint: Endpoint, config: ProducerConfig, greeting: Greeting) -> None:
         self._greeting = greeting
+        self._wires = Wires()
         self._lock = threading.Lock()  # guards that the one below is made once
         self._async: AsyncPublisher | None = None
         idle = config.pool_idle_timeout or 1.5 * (config.heartbeat_interval or 30.0)
         pool = ConnectionPool(self.open, config.pool_size, idle)
-        directory = Directory(endpoint, config, WRITE)
+        directory = Directory(endpoint, config, WRITE, self._wires)
         directory.on_gone = self._retire
         self.publisher = Publisher(config, directory, pool, greeting.offer.client_id)
 
@@ -50,10 +52,16 @@ class Machinery:
         if self._async:
             self._async.room.close()
         self.flush(deadline)
-        self.publisher.pool.wait_for_loans(deadline)
-        self.publisher.close()
+        self.publisher.close(deadline)
+        if self._async:
+            self._async.refuse()
+        self._wires.cut()
         if self._async:
             self._async.close()
+
+    def refuse(self) -> None:
+        """Lend no connection any more; takes no lock, and waits for nobody."""
+        self.publisher.pool.refuse()
 
     def drop(self) -> None:
         """In a forked child: close the descriptors alone."""
@@ -70,4 +78,4 @@ class Machinery:
 
     def open(self, address: Address, deadline: float) -> Connection:
         """A new connection, which is the caller's alone."""
-        return open_connection(address, self._greeting, deadline)
+        return open_connection(address, self._greeting, deadline, self._wires)

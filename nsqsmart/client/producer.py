@@ -219,3 +219,16 @@ class Producer(BaseProducer):
         )
         send = publish_split if split else publish
         return send(publisher, batch, now + limit)
+
+
+_CALLS = (
+    Producer.publish,
+    Producer.publish_many,
+    Producer.publish_async,
+    Producer.flush,
+    Producer.warm,
+    Producer.ping,
+    Producer.stats,
+    Producer.close,
+)
+Producer._calls = frozenset(call.__code__ for call in _CALLS)  # noqa: SLF001 - its own

@@ -87,6 +87,7 @@ class Call:
     """The state of one publish call; what only a failure needs is made when one comes."""
 
     __slots__ = (
+        "__weakref__",
         "_deadline",
         "_failed",
         "_publication",
@@ -119,11 +120,16 @@ class Call:
     ) -> Receipt:
         """Go on after an attempt at *target* that ended with *error*."""
         self._way.topology, self._target = topology, target
-        self._recover(error, started)
-        return self.run()
+        self._shared.begin(self)
+        try:
+            self._recover(error, started)
+            return self.run()
+        finally:
+            self._shared.end(self)
 
     def run(self) -> Receipt:
         """Attempt until it is stored, or policy or time ends it."""
+        self._shared.begin(self)
         try:
             while True:
                 started = monotonic()
@@ -141,6 +147,8 @@ class Call:
             except BaseException:
                 self._way.release()
                 raise
+            finally:
+                self._shared.end(self)
 
     def _attempt(self) -> Receipt:
         self._target = None
@@ -195,14 +203,13 @@ class Call:
         if target:
             self._way.avoid |= {target.address}
             self._way.settle_fence(answered=verdict.answered)
-        if self._shared.closed.is_set():
-            raise self._failure(error) from ClientClosed("the Producer was closed")
+        if self._shared.ended and (verdict.retry or not verdict.answered):
+            raise self._ended(error)
         if not self._failed.may_retry(verdict, now):
             raise self._failure(error) from error
         elsewhere = self._may_go_elsewhere(verdict)
         if not elsewhere:
-            self._way.avoid = frozenset()
-            self._pause(self._failed.delay(now, random.uniform), verdict)
+            self._pause(self._failed.delay(now, random.uniform), verdict, error)
         if verdict.moved:
             self._look_again(target, wait=not elsewhere)
         if monotonic() >= self._deadline:
@@ -216,12 +223,15 @@ class Call:
             return False
         return any(target.address not in avoid for target in topology.targets)
 
-    def _pause(self, seconds: float, verdict: Verdict) -> None:
+    def _pause(self, seconds: float, verdict: Verdict, error: TransportError) -> None:
         """Let the servers breathe; who waits for a leader goes on when another call found one."""
+        self._way.avoid = frozenset()
         if verdict.moved:
             self._shared.directory.pause(self._publication.topic, self._way.generation, seconds)
         else:
-            self._shared.closed.wait(seconds)
+            self._shared.ending.passed(seconds)
+        if self._shared.ended:
+            raise self._ended(error)
 
     def _look_again(self, target: Target | None, *, wait: bool) -> None:
         seen = self._way.generation
@@ -233,6 +243,14 @@ class Call:
         except TransportError:
             # No lookup and no picture: the next attempt says so, and is counted.
             self._way.topology = None
+
+    def _ended(self, error: TransportError) -> Exception:
+        """close() did not wait any longer."""
+        closed = ClientClosed("the Producer was closed")
+        closed.__cause__ = error
+        failure = self._failure(closed)
+        failure.__cause__ = closed
+        return failure
 
     def _failure(self, error: TransportError | ClientClosed) -> Exception:
         retry = self._failed or self._shared.new_retry(self._deadline)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 from collections.abc import Collection, Sequence
+from weakref import ref
 
 from nsqsmart.client.directory import Directory
 from nsqsmart.client.routes import Route, make_routes
@@ -14,6 +14,7 @@ from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import ProtocolError
 from nsqsmart.names import Address
 from nsqsmart.net.pool import ConnectionPool
+from nsqsmart.net.tokens import Gate
 from nsqsmart.policy.outages import Outages
 from nsqsmart.policy.retry import Retry
 from nsqsmart.policy.routing import Rotation
@@ -39,7 +40,11 @@ class Publisher:
         self.directory = directory
         self.pool = pool
         self.turns = Turns()
-        self.closed = threading.Event()
+        self.ended = False
+        """Whether nobody may wait any longer."""
+        self.ending = Gate()
+        """Opens when that is so."""
+        self._calls: dict[int, ref[object]] = {}
         self.outages: Outages[Address] = Outages()
         self.fences: dict[tuple[str, int | None], float] = {}
         """Until when nothing follows an unanswered keyed command (reliability O4)."""
@@ -119,12 +124,26 @@ class Publisher:
         """Seconds to wait for one answer."""
         return self._patience if target.partition is None else self.patience_redesigned
 
-    def close(self) -> None:
-        """End every call that is under way."""
-        self.closed.set()
+    def begin(self, call: object) -> None:
+        """*call* may be between two exchanges, where it has no loan; to be ended by :meth:`end`."""
+        self._calls[id(call)] = ref(call)
+
+    def end(self, call: object) -> None:
+        """*call* is over."""
+        self._calls.pop(id(call), None)
+        self.pool.tell_watchers()
+
+    def close(self, deadline: float) -> None:
+        """Let the calls under way finish until *deadline*, then end them."""
+        self.pool.wait_for_loans(deadline, self._is_busy)
+        self.ended = True
+        self.ending.open()
         self.turns.close()
         self.directory.close()
         self.pool.close()
+
+    def _is_busy(self) -> bool:
+        return any(call() is not None for call in list(self._calls.values()))
 
     def new_retry(self, deadline: float) -> Retry:
         """Where a call stands that has tried nothing yet."""

@@ -1,12 +1,13 @@
-"""SIGINT and SIGTERM while run() blocks."""
+"""SIGINT and SIGTERM while run() blocks, and handlers that come in the middle of a call."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -30,3 +31,17 @@ def signals_to(tell: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, previous in before.items():
             signal.signal(number, previous if previous is not None else signal.SIG_DFL)
+
+
+def interrupts(client: object, calls: Collection[CodeType]) -> bool:
+    """Whether whoever calls our caller runs on top of one of the *calls* of *client*.
+
+    A signal handler does, and so does a callback; the locks the call holds are held meanwhile. The
+    stack knows, and no interrupt can make it forget, as it could a note that a call would keep.
+    """
+    above: FrameType | None = sys._getframe(2)  # noqa: SLF001 - there is no other way to it
+    while above is not None:
+        if above.f_code in calls and above.f_locals.get("self") is client:
+            return True
+        above = above.f_back
+    return False

@@ -9,6 +9,7 @@ from nsqsmart.client.failures import NoLeader
 from nsqsmart.client.publication import Publication
 from nsqsmart.client.publisher import Publisher
 from nsqsmart.errors import (
+    ClientClosed,
     OrderingNotSupported,
     PartitionCountChanged,
     PoolTimeout,
@@ -158,7 +159,8 @@ class Way:
             raise PoolTimeout(
                 f"partition {partition} is fenced for {left:.1f} s more: a publish got no answer"
             )
-        self._shared.closed.wait(left)
+        if self._shared.ending.passed(left):
+            raise ClientClosed("the Producer was closed")
 
     def _find_unknown(self, topology: Topology) -> Target:
         """A topic that no lookup knows, or that has no channel yet."""

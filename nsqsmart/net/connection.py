@@ -16,6 +16,7 @@ from nsqsmart.names import Address, Dialect
 from nsqsmart.net.handshake import Greeting, shake_hands
 from nsqsmart.net.sockets import Socket, dial
 from nsqsmart.net.transport import Transport
+from nsqsmart.net.wires import Wires
 from nsqsmart.wire import commands
 from nsqsmart.wire.answers import STAYS_OPEN, decode_error
 from nsqsmart.wire.frames import ERROR, HEARTBEAT, OK, OK_FRAME, RESPONSE, Frame, FrameDecoder
@@ -29,10 +30,15 @@ _FRESH = 0.001
 _MOST_READS = 16
 
 
-def open_connection(address: Address, greeting: Greeting, deadline: float) -> Connection:
-    """Dial and shake hands, within the options' limits and *deadline* (monotonic seconds)."""
+def open_connection(
+    address: Address, greeting: Greeting, deadline: float, wires: Wires | None = None
+) -> Connection:
+    """Dial and shake hands, within the options' limits and *deadline* (monotonic seconds).
+
+    *wires* know of its socket from the beginning, and can end it meanwhile.
+    """
     config = greeting.config
-    socket = dial(address, min(deadline, monotonic() + config.dial_timeout))
+    socket = dial(address, min(deadline, monotonic() + config.dial_timeout), wires=wires)
     try:
         limit = min(deadline, monotonic() + config.handshake_timeout)
         transport, grant = shake_hands(socket, greeting, limit)

@@ -24,6 +24,7 @@ from nsqsmart.errors import ConnectError, DiscoveryError
 from nsqsmart.names import Address
 from nsqsmart.net.resolving import resolve
 from nsqsmart.net.sockets import NOSIGNAL
+from nsqsmart.net.wires import Wires
 
 MAX_ANSWER = 1024 * 1024
 """Bytes that are enough for an answer about one topic."""
@@ -38,14 +39,17 @@ _HEADERS = {
 
 
 class HttpSession:
-    """A fresh session, to be closed after one round; never kept, shared or carried over a fork."""
+    """A fresh session, to be closed after one round; never kept, shared or carried over a fork.
 
-    def __init__(self, max_answer: int = MAX_ANSWER) -> None:
+    *wires* know of its sockets, and can end them.
+    """
+
+    def __init__(self, max_answer: int = MAX_ANSWER, wires: Wires | None = None) -> None:
         self._max_answer = max_answer
         self._deadline = _Deadline()
         self._session = requests.Session()
         self._session.trust_env = False
-        self._session.mount("http://", _Adapter(self._deadline))
+        self._session.mount("http://", _Adapter(self._deadline, wires or Wires()))
 
     def __enter__(self) -> Self:
         return self
@@ -119,21 +123,26 @@ class _Socket(socket.socket):
 class _Connection(HTTPConnection):
     """Resolves and connects within the deadline."""
 
-    def __init__(self, deadline: _Deadline, *args: Any, **options: Any) -> None:
+    def __init__(self, deadline: _Deadline, wires: Wires, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._until = deadline
+        self._wires = wires
 
     def _new_conn(self) -> socket.socket:
         failure: OSError | None = None
         for family, sockaddr in resolve(Address(self.host, self.port or 80), self._until.at):
             sock = socket.socket(family, socket.SOCK_STREAM)
             try:
+                self._wires.add(sock)
                 sock.settimeout(self._until.left())
                 sock.connect(sockaddr)
-                return _Socket(sock, self._until)
+                sock = _Socket(sock, self._until)
+                self._wires.add(sock)
             except OSError as error:
                 sock.close()
                 failure = error
+            else:
+                return sock
         raise failure or OSError("the name has no address")
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # of the base class's base
@@ -154,8 +163,9 @@ class _Pool(HTTPConnectionPool):
 
 
 class _Adapter(HTTPAdapter):
-    def __init__(self, deadline: _Deadline) -> None:
+    def __init__(self, deadline: _Deadline, wires: Wires) -> None:
         self._until = deadline
+        self._wires = wires
         super().__init__(pool_connections=4, pool_maxsize=1)
 
     def init_poolmanager(self, *_args: Any, **_options: Any) -> None:
@@ -165,7 +175,7 @@ class _Adapter(HTTPAdapter):
 
     def _new_pool(self, *args: Any, **options: Any) -> _Pool:
         pool = _Pool(*args, **options)
-        pool.ConnectionCls = partial(_Connection, self._until)  # type: ignore[assignment]
+        pool.ConnectionCls = partial(_Connection, self._until, self._wires)  # type: ignore[assignment]
         return pool
 
 

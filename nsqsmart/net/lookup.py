@@ -23,6 +23,7 @@ from nsqsmart.policy.lookup_answers import (
 
 if TYPE_CHECKING:
     from nsqsmart.net.http_session import HttpSession
+    from nsqsmart.net.wires import Wires
 
 T = TypeVar("T")
 
@@ -88,9 +89,12 @@ class LookupClient:
     lookupds is replaced whole, and a lost failure count is no harm.
     """
 
-    def __init__(self, seeds: Sequence[Address], options: LookupOptions) -> None:
+    def __init__(
+        self, seeds: Sequence[Address], options: LookupOptions, wires: Wires | None = None
+    ) -> None:
         self._seeds = tuple(dict.fromkeys(seeds))
         self._options = options
+        self._wires = wires
         self._peers = {seed: _Peer(seed, learned=False) for seed in self._seeds}
         self._leader: Address | None = None
         self._peers_due = 0.0
@@ -101,7 +105,7 @@ class LookupClient:
         """What every lookupd says of *topic*, as far as half of the time left allows."""
         now = monotonic()
         limit = now + (deadline - now) / 2
-        with _open_session() as session:
+        with _open_session(self._wires) as session:
             self._refresh_peers(session, (now + limit) / 2)
             # The # of an ephemeral topic would begin a fragment, which is not sent.
             path = access.path + quote(topic, safe="")
@@ -148,7 +152,7 @@ class LookupClient:
 
         Raises :class:`DiscoveryError` when none answers.
         """
-        with _open_session() as session:
+        with _open_session(self._wires) as session:
             failed: list[tuple[Address, str]] = []
             if not self._ask_for_peers(session, deadline, failed):
                 raise _nobody_answered(failed)
@@ -163,7 +167,7 @@ class LookupClient:
         self, path: str, parse: Callable[[int, bytes], T], deadline: float
     ) -> tuple[list[T], list[tuple[Address, str]]]:
         failed: list[tuple[Address, str]] = []
-        with _open_session(listing=True) as session:
+        with _open_session(self._wires, listing=True) as session:
             answers = [
                 self._get(session, peer, path, parse, until, failed)
                 for peer, until in self._in_turn(deadline)
@@ -249,7 +253,7 @@ class LookupClient:
         return answer
 
 
-def _open_session(*, listing: bool = False) -> HttpSession:
+def _open_session(wires: Wires | None = None, *, listing: bool = False) -> HttpSession:
     """Only who looks up pays for the import of requests."""
     from nsqsmart.net.http_session import (  # noqa: PLC0415
         MAX_ANSWER,
@@ -257,7 +261,7 @@ def _open_session(*, listing: bool = False) -> HttpSession:
         HttpSession,
     )
 
-    return HttpSession(MAX_LISTING if listing else MAX_ANSWER)
+    return HttpSession(MAX_LISTING if listing else MAX_ANSWER, wires)
 
 
 def _nobody_answered(failed: Sequence[tuple[Address, str]]) -> DiscoveryError:

@@ -152,7 +152,8 @@ class ConnectionPool:
 
     def _is_lending(self) -> bool:
         with self._lock:
-            return any(place.count() > len(place.idle) for place in list(self._places.values()))
+            places = list(self._places.values())
+            return any(place.count() > len(place.idle) or place.first() for place in places)
 
     def _connections(self) -> list[Connection]:
         """All that are alive, lent or idle."""

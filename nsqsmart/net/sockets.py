@@ -17,6 +17,7 @@ from time import monotonic
 from nsqsmart.errors import ConnectError, ConnectionLost, ResponseTimeout
 from nsqsmart.names import Address
 from nsqsmart.net.resolving import Resolved, resolve
+from nsqsmart.net.wires import Wires
 
 _RECV_SIZE = 64 * 1024
 # An answer fits easily; allocating 64 KiB for ten bytes costs more than the exchange.
@@ -27,8 +28,16 @@ _AT_ONCE = NOSIGNAL | _DONTWAIT
 _TIMEVAL = struct.Struct("ll")
 
 
-def dial(address: Address, deadline: float, local_addr: Address | None = None) -> Socket:
-    """Connect before *deadline* (monotonic seconds); raises :class:`ConnectError`."""
+def dial(
+    address: Address,
+    deadline: float,
+    local_addr: Address | None = None,
+    wires: Wires | None = None,
+) -> Socket:
+    """Connect before *deadline* (monotonic seconds); raises :class:`ConnectError`.
+
+    *wires* know of the socket from before it connects.
+    """
     failure: OSError | None = None
     found = resolve(address, deadline)
     for position, resolved in enumerate(found):
@@ -38,7 +47,8 @@ def dial(address: Address, deadline: float, local_addr: Address | None = None) -
         try:
             # A share each: the first address of a name may be one that never answers.
             share = left / (len(found) - position)
-            return Socket(_connect(resolved, share, local_addr), address, monotonic() - now)
+            sock = _connect(resolved, share, local_addr, wires)
+            return Socket(sock, address, monotonic() - now)
         except OSError as error:
             failure = error
     try:
@@ -48,9 +58,13 @@ def dial(address: Address, deadline: float, local_addr: Address | None = None) -
         del failure
 
 
-def _connect(resolved: Resolved, timeout: float, local_addr: Address | None) -> socket.socket:
+def _connect(
+    resolved: Resolved, timeout: float, local_addr: Address | None, wires: Wires | None
+) -> socket.socket:
     sock = socket.socket(resolved.family, socket.SOCK_STREAM)
     try:
+        if wires:
+            wires.add(sock)
         if local_addr:
             sock.bind(local_addr)
         sock.settimeout(timeout)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 
 import pytest
 
-from nsqsmart.client.signals import signals_to
+from nsqsmart.client.signals import interrupts, signals_to
 from tests.helpers import eventually
 
 
@@ -43,3 +44,19 @@ def test_another_thread_installs_nothing():
     thread.start()
     thread.join(5)
     assert found == [signal.getsignal(signal.SIGINT)]
+
+
+class Client:
+    def call(self, callback: Callable[[], bool]) -> bool:
+        return callback()
+
+    def close(self) -> bool:
+        return interrupts(self, {Client.call.__code__})
+
+
+def test_who_runs_on_top_of_a_call_of_the_same_client_is_told_so():
+    client, other = Client(), Client()
+    assert not client.close()
+    assert client.call(client.close)
+    assert client.call(lambda: other.call(client.close))
+    assert not other.call(client.close)
