@@ -199,6 +199,22 @@ def test_a_batch_that_is_refused_in_the_middle():
         assert peer.accepted == 2
 
 
+@pytest.mark.parametrize("dialect", ["original", "redesigned"])
+def test_a_batch_with_a_message_in_the_middle_that_is_too_large(dialect):
+    with Cluster(dialect=dialect, max_msg_size=1000) as cluster:
+        cluster.create_topic("t")
+        cluster.create_channel("t", "c")
+        with nsqsmart.Producer(cluster.url) as producer:
+            with in_time(2), pytest.raises(MessageRejected) as caught:
+                producer.publish_many("t", [b"a", b"x" * 1001, b"PUB t\n"], timeout=2)
+            assert (caught.value.outcome, codes(caught.value)) == (
+                Outcome.REJECTED,
+                ["E_BAD_MESSAGE"],
+            )
+            assert publish(producer).attempts == 1
+        assert bodies(cluster) == {b"x": 1}
+
+
 # -------------------------------------------------------------------------- answers that are late
 
 

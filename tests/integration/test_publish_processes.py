@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -63,12 +63,15 @@ def test_parent_child_and_grandchild_go_on_at_once(cluster, program):
 
 PREFORK = """
     producer = nsqsmart.Producer(url)
-    producer.publish("t", b"master %d" % os.getpid(), partition=0)
+    partitions = {partitions}
+    def place(number):
+        return number % partitions if partitions else None
+    producer.publish("t", b"master first", partition=place(0))
 
     def work(number):
         for turn in range(25):
             body = b"%d %d %d" % (os.getpid(), number, turn)
-            producer.publish("t", body, partition=turn % 2, timeout=15)
+            producer.publish("t", body, partition=place(turn), timeout=15)
 
     def serve():
         start = threading.Barrier(2)
@@ -93,30 +96,31 @@ PREFORK = """
                 os._exit(code)
         workers.append(worker)
     print([os.waitpid(worker, 0)[1] for worker in workers])
-    producer.publish("t", b"master %d" % os.getpid(), partition=0)
+    producer.publish("t", b"master last", partition=place(0))
     producer.close()
 """
 
 
-def test_workers_that_are_forked_after_the_first_publish(cluster, program):
+@pytest.mark.parametrize("dialect", ["original", "redesigned"])
+def test_workers_that_are_forked_after_the_first_publish(dialect):
     """As gunicorn does it: the module of the application is loaded, and used, in the master."""
-    assert program(PREFORK).ends() == (0, f"{[0] * 8}\n", "")
-    found = bodies(cluster)
-    by_process: dict[bytes, int] = defaultdict(int)
-    for body in found:
-        by_process[body.split()[0]] += 1
-    assert by_process.pop(b"master") == 1
-    assert list(by_process.values()) == [50] * 8
-    assert {count for body, count in found.items() if not body.startswith(b"master")} == {1}
-    # The master's connection is the master's: its first publish and its last.
-    first, last = (entry for entry in cluster.log.of("PUB") if entry in ends(cluster))
-    assert first.connection == last.connection
-
-
-def ends(cluster: Cluster) -> list[object]:
-    """The first PUB of the log, and the last."""
-    entries = cluster.log.of("PUB")
-    return [entries[0], entries[-1]]
+    partitions = 2 if dialect == "redesigned" else 0
+    with Cluster(dialect=dialect, nsqds=2 if partitions else 1, lookupds=1) as cluster:
+        if partitions:
+            cluster.create_topic("t", partitions=partitions)
+        cluster.create_channel("t", "c")
+        with programs(cluster.url) as begin:
+            ended = begin(PREFORK.replace("{partitions}", str(partitions))).ends()
+        assert ended == (0, f"{[0] * 8}\n", "")
+        found = bodies(cluster)
+        assert set(found.values()) == {1}
+        by_process = Counter(body.split()[0] for body in found)
+        assert by_process.pop(b"master") == 2
+        assert list(by_process.values()) == [50] * 8
+        # The master's connection is the master's: its first publish and its last.
+        entries = cluster.log.of("PUB")
+        assert entries[0].connection == entries[-1].connection
+        assert len({entry.connection for entry in entries}) >= 9
 
 
 def test_nothing_is_imported_while_it_publishes(program):
