@@ -23,12 +23,24 @@ LONG = 40.0
 """Seconds that nobody here may need."""
 
 
+@contextmanager
+def made(dialect: str) -> Iterator[Cluster]:
+    with Cluster(dialect=dialect, nsqds=1, lookupds=1) as cluster:
+        cluster.create_topic("t")
+        cluster.create_channel("t", "c")
+        yield cluster
+
+
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    with Cluster(nsqds=1, lookupds=1) as made:
-        made.create_topic("t")
-        made.create_channel("t", "c")
-        yield made
+    with made("redesigned") as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["original", "redesigned"])
+def either(request) -> Iterator[Cluster]:
+    with made(request.param) as cluster:
+        yield cluster
 
 
 @pytest.fixture(autouse=True)
@@ -148,20 +160,27 @@ def test_in_the_middle_of_the_write():
         ended_by_close(*calls.failed.values(), Outcome.UNCERTAIN)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"key": "k"}], ids=["unkeyed", "keyed"])
-def test_while_it_waits_for_the_answer(cluster, arguments):
+def test_while_it_waits_for_the_answer(either):
+    either.faults.add(faults.on("PUB").stall())
+    with closed_in_the_middle(either.url) as (_, calls):
+        calls.begin(b"x")
+        eventually(pub_came(either))
+    ended_by_close(calls.failed[b"x"], Outcome.UNCERTAIN)
+
+
+def test_while_it_waits_for_the_answer_to_a_keyed_message(cluster):
     cluster.faults.add(faults.on("PUB").stall())
     with closed_in_the_middle(cluster.url) as (_, calls):
-        calls.begin(b"x", **arguments)
+        calls.begin(b"x", key="k")
         eventually(pub_came(cluster))
     ended_by_close(calls.failed[b"x"], Outcome.UNCERTAIN)
 
 
-def test_while_it_waits_for_a_connection(cluster):
-    cluster.faults.add(faults.on("PUB").stall())
-    with closed_in_the_middle(cluster.url, pool_size=1) as (producer, calls):
+def test_while_it_waits_for_a_connection(either):
+    either.faults.add(faults.on("PUB").stall())
+    with closed_in_the_middle(either.url, pool_size=1) as (producer, calls):
         calls.begin(b"first")
-        eventually(pub_came(cluster))
+        eventually(pub_came(either))
         calls.begin(b"second")
         (place,) = shared(producer).pool._places.values()
         eventually(lambda: place.line)
@@ -193,6 +212,17 @@ def test_while_it_pauses_between_two_attempts(cluster, monkeypatch, code, outcom
         eventually(pub_came(cluster))
         eventually(lambda: not shared(producer).pool._is_lending())
     ended_by_close(calls.failed[b"x"], outcome)
+
+
+def test_while_an_unkeyed_message_pauses(either, monkeypatch):
+    monkeypatch.setattr("random.uniform", lambda _low, high: high)
+    either.faults.add(faults.on("PUB").reply("E_PUB_FAILED"))
+    pauses = {"retry_pause": LONG, "max_retry_pause": LONG}
+    with closed_in_the_middle(either.url, **pauses) as (producer, calls):
+        calls.begin(b"x")
+        eventually(pub_came(either))
+        eventually(lambda: not shared(producer).pool._is_lending())
+    ended_by_close(calls.failed[b"x"], Outcome.UNCERTAIN)
 
 
 def test_while_it_waits_at_a_fence(cluster):
@@ -246,12 +276,12 @@ def test_who_waits_may_finish(cluster, key):
     assert sum(bodies(cluster).values()) == len(delays)
 
 
-def test_it_waits_no_longer_than_it_may(cluster):
-    cluster.faults.add(faults.on("PUB").stall())
-    producer = nsqsmart.Producer(cluster.url)
+def test_it_waits_no_longer_than_it_may(either):
+    either.faults.add(faults.on("PUB").stall())
+    producer = nsqsmart.Producer(either.url)
     calls = Calls(producer)
     calls.begin(b"x")
-    eventually(pub_came(cluster))
+    eventually(pub_came(either))
     started = monotonic()
     with in_time(0.3):
         producer.close(timeout=0.3)

@@ -8,12 +8,15 @@ to each other, lookups, interrupts and processes have files of their own.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import os
 import socket
 import struct
 import termios
 import threading
 from collections.abc import Callable, Iterator
+from time import monotonic
 
 import pytest
 
@@ -213,6 +216,26 @@ def test_a_batch_with_a_message_in_the_middle_that_is_too_large(dialect):
             )
             assert publish(producer).attempts == 1
         assert bodies(cluster) == {b"x": 1}
+
+
+def test_no_local_port_is_free(either, monkeypatch):
+    """FN29: whoever has a connection goes on; the others send nothing, and take their time."""
+
+    def connect(_sock: socket.socket, _address: object) -> None:
+        raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+
+    with nsqsmart.Producer(either.url) as warm, nsqsmart.Producer(either.url) as cold:
+        publish(warm)
+        cold._running().publisher.directory.get("t", monotonic() + 5)
+        with monkeypatch.context() as patch:
+            patch.setattr(socket.socket, "connect", connect)
+            error = failure(cold, timeout=0.8)
+            assert publish(warm, b"y").attempts == 1
+        assert error.outcome is Outcome.NOT_SENT
+        assert os.strerror(errno.EADDRNOTAVAIL) in str(error)
+        assert len(error.attempts) < 20
+        publish(cold, b"z")
+    assert bodies(either) == {b"x": 1, b"y": 1, b"z": 1}
 
 
 # -------------------------------------------------------------------------- answers that are late
