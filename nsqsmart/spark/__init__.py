@@ -1,0 +1,77 @@
+"""NSQ and Spark: a data source, a sink, and jobs.
+
+::
+
+    from nsqsmart.spark import session
+
+    spark = session("orders")
+    orders = (
+        spark.readStream.format("nsq")
+        .option("address", "nsq+lookupd://l1:4161").option("subscribe", "orders")
+        .option("channel", "archive").option("spoolLocation", "/shared/spool").load()
+    )
+
+The pieces, from the ground: ``store`` (durable files), ``plan``, ``slots`` and ``doubt`` (what the
+spool holds), ``options`` and ``schema``; ``survey`` and ``starting`` (what the servers have);
+``filling`` (what an executor does), ``spooling`` (what the driver does); ``stream``, ``batch``,
+``sink`` and ``source`` (what Spark sees). Only the last ones need Spark.
+
+A room beside the client: it uses the front door. It needs ``nsqsmart[spark]`` and Java 17.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from nsqsmart.spark.requirements import check_java, check_packages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register", "session"]
+
+_LOCAL = "local[*]"
+
+
+def session(app: str = "nsqsmart", **settings: str) -> SparkSession:
+    """A Spark session that knows the format ``nsq``.
+
+    Args:
+        app: its name, which Spark's pages show.
+        settings: Spark's own, with ``_`` for ``.``: ``spark_ui_enabled="false"``. Where no master
+            is configured (``spark_master``, spark-submit) it runs in this machine.
+
+    The workers use this Python, unless ``PYSPARK_PYTHON`` says otherwise. Raises ConfigError if
+    PySpark, pyarrow or Java is missing or too old.
+    """
+    check_packages()
+    check_java()
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    # Spark would take whatever python3 is on the PATH, which has none of this.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    if not SparkConf().contains("spark.master") and "spark.master" not in given:
+        given["spark.master"] = _LOCAL
+    builder = SparkSession.builder.appName(app)
+    for name, value in given.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Let *spark* know the format ``nsq``; not needed where nsqsmart is installed.
+
+    Raises ConfigError if PySpark or pyarrow is missing or too old.
+    """
+    check_packages()
+    from nsqsmart.spark.shipping import reach_streaming
+    from nsqsmart.spark.source import NsqDataSource
+
+    spark.dataSource.register(NsqDataSource)
+    reach_streaming(spark)

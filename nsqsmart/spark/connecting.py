@@ -1,0 +1,28 @@
+"""From the options of the source to connections and figures."""
+
+from __future__ import annotations
+
+from nsqsmart import Admin, AdminConfig, ConsumerConfig, PullSubscription
+from nsqsmart.spark.options import ReadOptions
+from nsqsmart.spark.plan import Task
+
+
+def pull(options: ReadOptions, task: Task) -> PullSubscription:
+    """A connection to where *task* is; not opened yet.
+
+    A short ``msg_timeout``: an original nsqd keeps what a dead task held until that is over.
+    """
+    given = {"msg_timeout": options.msg_timeout, **options.of(ConsumerConfig)}
+    return PullSubscription(
+        options.address,
+        task.topic,
+        options.channel,
+        partition=task.partition,
+        nsqd=task.nsqd if task.partition is None else None,
+        **given,
+    )
+
+
+def admin(options: ReadOptions) -> Admin:
+    """Who asks for figures."""
+    return Admin(options.address, **options.of(AdminConfig))

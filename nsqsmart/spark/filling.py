@@ -1,0 +1,200 @@
+"""What an executor does to read one task of an epoch: pull, store, finish (Spark reference 3.3).
+
+A message is finished once it is durable in a slot, and not before. Any number of attempts may do
+this at once, die anywhere and be tried again; all end with the same rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic, sleep, time_ns
+
+import pyarrow as pa
+
+from nsqsmart import Message, PullSubscription
+from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError, NsqError, SubscribeError
+from nsqsmart.spark.doubt import DoubtLedger
+from nsqsmart.spark.options import ReadOptions
+from nsqsmart.spark.plan import Task
+from nsqsmart.spark.schema import ids_of, rows_of, text_of, to_batch
+from nsqsmart.spark.slots import SlotLog
+
+log = logging.getLogger("nsqsmart.spark")
+
+# Its place had a backlog when it was planned, and a subscription may take a while to begin.
+_FIRST_WAITS = 5
+_RACES = 50
+_SECOND = 1_000_000_000
+_TRIES = 3
+_RACE_PAUSE = 0.1
+
+
+class Unreadable(NsqError):
+    """A task could not be read to its end; Spark tries it again."""
+
+
+_TRANSIENT = (ConnectError, ConnectionLost, DiscoveryError, SubscribeError, Unreadable)
+
+
+def _unwatched(_step: str) -> None:
+    """Nobody looks."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One task, where its slots are, and how to connect."""
+
+    task: Task
+    slots: SlotLog
+    ledger: DoubtLedger
+    options: ReadOptions
+    connect: Callable[[], PullSubscription]
+    watch: Callable[[str], None] = _unwatched
+    """Told of every step: tests stop an attempt between two of them."""
+
+
+def read(reading: Reading) -> Iterator[pa.RecordBatch]:
+    """All rows of the task, once they are all durable.
+
+    Raises :class:`Unreadable` if that cannot be; with ``onNodeFailure=skip`` what is durable is
+    the task, if its nsqd cannot be reached.
+    """
+    failures = 0
+    for _ in range(_RACES):
+        try:
+            if _fill(reading):
+                return reading.slots.replay()
+        except _TRANSIENT as error:
+            failures += 1
+            log.warning("%s: %s", reading.task.name, error)
+            if failures >= _TRIES and _settle_for_less(reading, error):
+                return reading.slots.replay()
+        sleep(_RACE_PAUSE)
+    raise Unreadable(f"other attempts at {reading.task.name} came first {_RACES} times")
+
+
+def _settle_for_less(reading: Reading, error: NsqError) -> bool:
+    """Seal what is durable of a task whose nsqd is gone; False if somebody else goes on."""
+    name = reading.task.name
+    if reading.options.on_node_failure == "fail":
+        raise Unreadable(f"{name}: {error}") from error
+    found = _look(reading)
+    if not reading.slots.sealed and not reading.slots.seal(rows_of(found)):
+        return False
+    log.warning("%s ends after %d rows: its nsqd is gone", name, rows_of(found))
+    return True
+
+
+def _look(reading: Reading) -> list[pa.RecordBatch]:
+    """What is there; noted as doubtful unless its end is there too."""
+    found = list(reading.slots.replay())
+    if found and not reading.slots.sealed:
+        # Whoever wrote it is dead, or on the way: its FINs may not have arrived.
+        reading.ledger.add(reading.task, ids_of(found), time_ns() // _SECOND)
+    return found
+
+
+def _fill(reading: Reading) -> bool:
+    """Whether the log is sealed; if not, another attempt writes to it at the same time."""
+    found = _look(reading)
+    if reading.slots.sealed:
+        return True
+    with reading.connect() as source:
+        attempt = _Attempt(reading, source, rows_of(found))
+        return attempt.run() and attempt.leave()
+
+
+class _Attempt:
+    """One connection's work at one task."""
+
+    def __init__(self, reading: Reading, source: PullSubscription, rows: int) -> None:
+        self._reading = reading
+        self._source = source
+        self._rows = rows
+        self._bytes = 0
+        options = reading.options
+        self._doubtful = reading.ledger.ids(reading.task) if options.dedupe_redeliveries else set()
+        self._until = monotonic() + options.poll_timeout
+        self._leaving = False
+
+    def run(self) -> bool:
+        """Fill slots until budget, time or messages end; False if somebody else fills them."""
+        silence = _FIRST_WAITS * self._reading.options.idle_timeout
+        while self._left() > 0 and monotonic() < self._until:
+            self._source.set_rdy(self._window())
+            messages, silent = self._gather(silence)
+            if not self._store(messages):
+                return False
+            if silent:
+                break
+            silence = self._reading.options.idle_timeout
+        return self._take_the_rest()
+
+    def _take_the_rest(self) -> bool:
+        """What is on the way already, with RDY 0 before the last FINs: nsqd would send more."""
+        self._leaving, self._until = True, math.inf
+        self._source.set_rdy(0)
+        silent = False
+        while not silent:
+            messages, silent = self._gather(self._reading.options.idle_timeout)
+            if not self._store(messages):
+                return False
+        return True
+
+    def leave(self) -> bool:
+        """Seal the log once nsqd has carried out every FIN; what came too late goes back."""
+        self._reading.watch("before the end")
+        if not self._source.drain().confirmed:
+            raise Unreadable(f"{self._reading.task.name}: nsqd did not confirm what was finished")
+        return self._reading.slots.seal(self._rows)
+
+    def _left(self) -> int:
+        """Messages that may still be taken."""
+        size = self._reading.task.size
+        if size is not None and self._bytes >= size:
+            return 0
+        return max(0, self._reading.task.budget - self._rows)
+
+    def _window(self) -> int:
+        return 0 if self._leaving else min(self._reading.options.max_in_flight, self._left())
+
+    def _gather(self, silence: float) -> tuple[list[Message], bool]:
+        """Messages for one slot, and whether it was silence or time that ended it."""
+        options = self._reading.options
+        found: list[Message] = []
+        size = 0
+        while len(found) < options.chunk and size < options.chunk_bytes:
+            wait = min(silence, max(0.0, self._until - monotonic()))
+            came = self._source.pull(options.chunk - len(found), wait)
+            if not came:
+                return found, True
+            found += came
+            size += sum(len(each.body) for each in came)
+            silence = options.idle_timeout
+        self._bytes += size
+        return found, False
+
+    def _store(self, messages: Sequence[Message]) -> bool:
+        """Write a slot, then finish; False if another attempt owns it, and all go back."""
+        partition = self._reading.task.partition
+        doubtful = self._doubtful
+        fresh = [each for each in messages if text_of(each.id, partition) not in doubtful]
+        if fresh:
+            self._reading.watch("before the slot")
+            batch = to_batch(fresh, headers=self._reading.options.include_headers)
+            if not self._reading.slots.append(batch):
+                log.info("%s: another attempt came first", self._reading.task.name)
+                self._source.requeue(messages)
+                self._source.drain()
+                return False
+            self._rows += len(fresh)
+            doubtful.update(batch.column("message_id").to_pylist())
+        if messages:
+            self._reading.watch("before FIN")
+            self._source.set_rdy(self._window())
+            self._source.finish(messages)
+            self._reading.watch("after FIN")
+        return True

@@ -1,0 +1,82 @@
+"""The slot log: what one task of one epoch has read, whoever read it.
+
+Slot k is created exclusively, so of several attempts (a retry, a zombie, a speculative copy)
+exactly one owns it. An empty slot ends the log; it takes a place as any other, so nobody can
+append behind it. All attempts then yield the same rows (Spark reference 3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from nsqsmart.spark.store import Store
+
+_ROWS = b"rows"
+
+
+class SlotLog:
+    """The slots of one task of one epoch, in *folder*; one user.
+
+    *compression* is None, "lz4" or "zstd".
+    """
+
+    def __init__(
+        self, store: Store, folder: str, schema: pa.Schema, compression: str | None
+    ) -> None:
+        self._store = store
+        self._folder = folder
+        self._schema = schema
+        self._options = pa.ipc.IpcWriteOptions(compression=compression)
+        self._next = 0
+        self.sealed = False
+
+    def replay(self) -> Iterator[pa.RecordBatch]:
+        """What is there from the first slot on; afterwards ``sealed`` tells whether that is all."""
+        self._next, self.sealed = 0, False
+        while not self.sealed:
+            try:
+                data = self._store.get(self._path())
+            except FileNotFoundError:
+                return
+            self._next += 1
+            with pa.ipc.open_stream(data) as stream:
+                batches = list(stream)
+            self.sealed = not batches
+            yield from batches
+
+    def append(self, batch: pa.RecordBatch) -> bool:
+        """Write the next slot; False if another attempt has written one: replay, then."""
+        return self._write([batch], self._schema)
+
+    def seal(self, rows: int) -> bool:
+        """End the log, which has so many *rows*; False as :meth:`append`."""
+        return self._write([], self._schema.with_metadata({_ROWS: str(rows)}))
+
+    def _write(self, batches: list[pa.RecordBatch], schema: pa.Schema) -> bool:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema, options=self._options) as stream:
+            for batch in batches:
+                stream.write_batch(batch)
+        written = self._store.put_new(self._path(), sink.getvalue().to_pybytes())
+        self._next += written
+        return written
+
+    def _path(self) -> str:
+        return f"{self._folder}/{slot_name(self._next)}"
+
+
+def slot_name(number: int) -> str:
+    """The file of one slot."""
+    return f"c{number:06d}.arrow"
+
+
+def sealed_rows(store: Store, folder: str) -> int | None:
+    """The rows of a log that was ended; None if it was not."""
+    names = store.names(folder)
+    if not names:
+        return None
+    with pa.ipc.open_stream(store.get(f"{folder}/{names[-1]}")) as stream:
+        found = (stream.schema.metadata or {}).get(_ROWS)
+    return None if found is None else int(found)

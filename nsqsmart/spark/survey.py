@@ -1,0 +1,132 @@
+"""What waits on the servers, asked no more often than the options say.
+
+The driver asks it from ``latestOffset``, which Spark calls 93 times a second while idle and which
+ends the query if it raises (Spark reference 2.2): what fails for the moment is no news.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from nsqsmart import Admin
+from nsqsmart.errors import NsqError
+from nsqsmart.spark.connecting import admin
+from nsqsmart.spark.options import ReadOptions
+from nsqsmart.spark.plan import Backlog
+
+log = logging.getLogger("nsqsmart.spark")
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What was seen.
+
+    ``backlogs`` is what can be delivered now, ``held`` what is in flight or deferred, ``missing``
+    the nsqds that gave no figures, ``clients`` the consumers on the channel.
+    """
+
+    backlogs: tuple[Backlog, ...]
+    held: int
+    missing: tuple[str, ...]
+    redelivered: int
+    clients: int
+
+    @property
+    def waiting(self) -> int:
+        """Messages that can be delivered now."""
+        return sum(each.messages for each in self.backlogs)
+
+    def report(self) -> dict[str, Any]:
+        """The same for Spark's progress report."""
+        return {
+            "depth": self.waiting,
+            "inFlight": self.held,
+            "nodes": len({each.nsqd for each in self.backlogs}),
+            "redelivered": self.redelivered,
+            "partitions": {
+                f"{each.topic}/{each.nsqd if each.partition is None else each.partition}": (
+                    each.messages
+                )
+                for each in self.backlogs
+            },
+        }
+
+
+class Survey:
+    """Figures of the topics and the channel that the options name."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._admin: Admin | None = None
+        self._asked_at = -1e9
+        self._seen: Sight | None = None
+        self._failed = False
+
+    def look(self, *, anew: bool = False) -> Sight | None:
+        """The newest figures, at most ``statsIntervalMs`` old; None if there are none to be had."""
+        now = monotonic()
+        if not anew and now - self._asked_at < self._options.stats_interval:
+            return self._seen
+        try:
+            self._seen = self._ask()
+            self._failed = False
+        except NsqError as error:
+            self._seen = None
+            if not self._failed:
+                log.warning("no figures of %s for now: %s", self._options.channel, error)
+            self._failed = True
+        self._asked_at = monotonic()
+        return self._seen
+
+    @property
+    def admin(self) -> Admin:
+        """Who asks; made on first use, for a reader is pickled."""
+        if self._admin is None:
+            self._admin = admin(self._options)
+        return self._admin
+
+    def topics(self) -> tuple[str, ...]:
+        """The topics to read now; raises DiscoveryError."""
+        options = self._options
+        if options.subscribe:
+            return options.subscribe
+        if options.assign:
+            return tuple(options.assign)
+        pattern = re.compile(options.subscribe_pattern or "")
+        return tuple(topic for topic in self.admin.topics() if pattern.fullmatch(topic))
+
+    def _ask(self) -> Sight:
+        backlogs: list[Backlog] = []
+        held = redelivered = clients = 0
+        missing: set[str] = set()
+        for topic in self.topics():
+            stats = self.admin.stats(topic)
+            missing.update(each.nsqd for each in stats.unreachable)
+            for entry in stats.topics:
+                if not self._is_ours(topic, entry.partition):
+                    continue
+                for channel in entry.channels:
+                    if channel.channel == self._options.channel:
+                        away = channel.in_flight + channel.deferred
+                        waits = max(0, channel.unfinished - away)
+                        backlogs.append(Backlog(topic, entry.partition, entry.nsqd, waits))
+                        held += away
+                        redelivered += channel.requeue_count + channel.timeout_count
+                        clients += channel.clients
+        return Sight(tuple(backlogs), held, tuple(sorted(missing)), redelivered, clients)
+
+    def _is_ours(self, topic: str, partition: int | None) -> bool:
+        assigned = self._options.assign
+        return assigned is None or partition is None or partition in assigned[topic]
+
+    def places(self) -> Iterator[tuple[str, int | None]]:
+        """Topics and their partitions, as far as the options choose; raises DiscoveryError."""
+        for topic in self.topics():
+            for target in self.admin.topology(topic).targets:
+                if self._is_ours(topic, target.partition):
+                    yield topic, target.partition
