@@ -224,14 +224,18 @@ class WriteOptions:
 
     address: str | None = _option(plain, None)
     topic: str | None = _option(lambda _name, text: check_topic(text), None)
-    partitioner: str = _option(one_of("roundrobin", "hash", "column"), "roundrobin")
+    partitioner: str | None = _option(one_of("roundrobin", "hash", "column"), None)
+    """None: by the columns there are, row by row: its partition, or its key, or wherever."""
     publish_batch_messages: int = _option(positive, 500)
     publish_batch_bytes: int = _option(positive, 512 << 10)
-    publish_retries: int = _option(whole, 3)
     publish_rate: int | None = _option(positive, None)
     trace: bool = _option(truth, default=False)
     stamp_rows: bool = _option(truth, default=False)
     client: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, kind: type[ClientConfig]) -> dict[str, Any]:
+        """The client's options that one *kind* of client knows."""
+        return {name: text for name, text in self.client.items() if name in options_of(kind)}
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> WriteOptions:

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+import uuid
 
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
 )
+from pyspark.sql.types import StructType
 
-from nsqsmart.spark.options import ReadOptions
+from nsqsmart.errors import ConfigError
+from nsqsmart.spark.batch import DrainReader, PeekReader
+from nsqsmart.spark.options import ReadOptions, WriteOptions
+from nsqsmart.spark.publishing import check_columns
 from nsqsmart.spark.schema import spark_schema
+from nsqsmart.spark.sink import NsqBatchWriter, NsqStreamWriter
 from nsqsmart.spark.stream import SpoolStreamReader
 
 
 class NsqDataSource(DataSource):
-    """``spark.readStream.format("nsq")``, and the other three."""
+    """``format("nsq")``: ``read``, ``readStream``, ``write`` and ``writeStream``."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        # Pickled with it, so that all actions of one DataFrame have the same.
+        self._name = f"batch-{uuid.uuid4().hex}"
 
     @classmethod
     def name(cls) -> str:
@@ -27,6 +40,32 @@ class NsqDataSource(DataSource):
         headers = str(self.options.get("includeHeaders", "false")).lower() == "true"
         return spark_schema(headers=headers)
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
+        """Messages that wait now."""
+        options = ReadOptions.parse(self.options)
+        if options.mode == "peek":
+            return PeekReader(options)
+        return DrainReader(options, self._name)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """Messages as they come."""
         return SpoolStreamReader(ReadOptions.parse(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001
+        """Publish a DataFrame."""
+        if overwrite:
+            raise ConfigError('messages cannot be overwritten: write with mode("append")')
+        return NsqBatchWriter(self._write_options(schema))
+
+    def streamWriter(  # noqa: N802
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002, FBT001 - Spark's; a query in update mode has it
+    ) -> DataSourceStreamArrowWriter:
+        """Publish a stream."""
+        return NsqStreamWriter(self._write_options(schema))
+
+    def _write_options(self, schema: StructType) -> WriteOptions:
+        options = WriteOptions.parse(self.options)
+        check_columns(schema.names, options)
+        return options

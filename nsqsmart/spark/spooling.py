@@ -12,7 +12,7 @@ import uuid
 from time import monotonic, sleep, time_ns
 from typing import Any
 
-from nsqsmart.errors import NsqError
+from nsqsmart.errors import DiscoveryError, NsqError
 from nsqsmart.spark import starting
 from nsqsmart.spark.connecting import pull
 from nsqsmart.spark.doubt import DoubtLedger
@@ -30,6 +30,8 @@ Offset = dict[str, Any]
 _SECOND = 1_000_000_000
 _EMPTY_EPOCHS = 2
 _PATIENCE = 10.0
+_BATCH = "batch-"
+_DAY = 86400
 
 
 class DataLoss(NsqError):
@@ -102,6 +104,31 @@ class SpoolSource:
             raise DataLoss(f"{message}; failOnDataLoss=false goes on without it")
         log.error("%s; its messages are lost", message)
         return ()
+
+    def plan_batch(self, source: str) -> tuple[Offset, Plan]:
+        """The one epoch of a DataFrame, of all that waits now; the same when asked again.
+
+        Raises DiscoveryError if nobody says what waits.
+        """
+        plan = self._plan_of(source, 1)
+        if plan is None:
+            starting.prepare(self._options, self._survey)
+            sight = self._survey.look(anew=True)
+            if sight is None:
+                raise DiscoveryError("no figures of what waits: is a lookup reachable?")
+            self._forget_batches()
+            self._store.make_folder(f"{source}/doubt")
+            tasks = share(sight.backlogs, None, self._options.min_partitions)
+            plan = Plan(1, time_ns(), self._with_size(tasks))
+            self._write(source, plan)
+        return _offset(source, 1), plan
+
+    def _forget_batches(self) -> None:
+        """Take away what DataFrames of long ago have read: nobody says when one is done with."""
+        for source in self._store.names(""):
+            plan = self._plan_of(source, 1) if source.startswith(_BATCH) else None
+            if plan and time_ns() - plan.made_at > _DAY * _SECOND:
+                self._store.discard(source)
 
     def report(self) -> dict[str, Any] | None:
         """What waits, for Spark's progress report."""
