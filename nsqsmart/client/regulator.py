@@ -6,13 +6,14 @@ import logging
 import random
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, cast
 
 from nsqsmart.client.crew import Crew
 from nsqsmart.client.holding import Holdings
+from nsqsmart.client.levelling import lower, raise_within
 from nsqsmart.client.message import Message
 from nsqsmart.client.staff import Staff
 from nsqsmart.client.subscription import Subscription
@@ -26,6 +27,8 @@ log = logging.getLogger("nsqsmart")
 
 # Whoever has RDY that others wait for, and brings nothing, keeps it for this part of a turn.
 _IDLE_PART = 0.1
+# Seconds in which what a server has sent arrives: it may lie in its output buffer for 25 ms.
+_ON_ITS_WAY = 0.05
 
 
 class Consumption(Protocol):
@@ -44,13 +47,15 @@ class Consumption(Protocol):
 class _Member:
     """What the regulator notes of one subscription."""
 
-    __slots__ = ("governor", "looked", "received", "served_since")
+    __slots__ = ("former", "governor", "looked", "lowered_until", "received", "served_since")
 
     def __init__(self) -> None:
         self.governor = Governor()
         self.received = 0  # at the last tick
         self.looked = 0  # likewise, at the last look at turns
         self.served_since: float | None = None
+        self.former = 0  # what it had until it was lowered
+        self.lowered_until = 0.0  # so long it may still be sent as much
 
 
 class Regulator:
@@ -60,14 +65,14 @@ class Regulator:
     """
 
     def __init__(self, consumption: Consumption) -> None:
-        config = consumption.config
+        self._config = config = consumption.config
         self._consumption = consumption
         self.paused = False
         self._stopped = False
         # Exactly a Crew: batches gather, and are best sent as many at once as there may be.
         self._adaptive = config.rdy_mode == "adaptive" and type(consumption.crew) is Crew
         self.resting = self._adaptive
-        self._lock = threading.Lock()  # guards the six below
+        self._lock = threading.Lock()  # guards the seven below
         self._limits = FlowLimits(
             config.max_in_flight, config.backoff_multiplier, config.max_backoff_duration
         )
@@ -76,6 +81,7 @@ class Regulator:
         self._ticking = False
         self._turning = False
         self._ticked_at = 0.0
+        self._applied = 0
 
     # Who there is.
 
@@ -161,25 +167,45 @@ class Regulator:
         """Bring every connection's RDY to its level; whether somebody has to wait for his."""
         in_flight = {} if self._limits.one_each else self._in_flight()
         with self._lock:
+            self._applied = mine = self._applied + 1
             levels, short = self._levels(in_flight)
-            changes = []
-            for member in self._members:
-                if (outbox := member.outbox) is not None:
-                    before, outbox.rdy = outbox.rdy, levels[member]
-                    changes.append((outbox.rdy - before, outbox))
+            lowered = lower(levels)
+            self._note_lowered(lowered)
             begins = self._flow.needs_rotation() and not self._turning
             self._turning = self._turning or begins
-        # Lower before raising.
-        for _, outbox in sorted(changes, key=lambda change: change[0]):
-            outbox.flush()
+        _flush(lowered)
+        raised: list[Subscription] = []
+        with self._lock:
+            # Else somebody knows better by now, and raises what is to be raised.
+            if mine == self._applied:
+                total = self._limits.max_in_flight
+                raised, late = raise_within(levels, total, self._former())
+                short = short or late
+        _flush(raised)
         if begins:
             self._look_at_turns_later()
         if short:
             self.wake()
         return short
 
+    def _note_lowered(self, lowered: Mapping[Subscription, int]) -> None:
+        now = monotonic()
+        for subscription, former in lowered.items():
+            note = self._members[subscription]
+            if now >= note.lowered_until:
+                note.former = former
+                note.lowered_until = now + _ON_ITS_WAY + 2 * subscription.round_trip
+
+    def _former(self) -> dict[Subscription, int]:
+        """What those had that were lowered a moment ago."""
+        now = monotonic()
+        return {
+            each: note.former for each, note in self._members.items() if now < note.lowered_until
+        }
+
     def _levels(self, in_flight: Mapping[object, int]) -> tuple[dict[Subscription, int], bool]:
-        shares = {member: self._flow.target(member) for member in self._members}
+        # Whoever has waited longest is first where there is not enough for all.
+        shares = cast("dict[Subscription, int]", self._flow.shares())
         if self._stopped or self.paused:
             return dict.fromkeys(shares, 0), False
         wishes, total = shares, self._limits.max_in_flight
@@ -245,8 +271,9 @@ class Regulator:
             self._apply()
 
     def _look_at_turns_later(self) -> None:
-        interval = self._consumption.config.rdy_redistribute_interval * _IDLE_PART
-        self._consumption.ticker.at(monotonic() + interval, self._look_at_turns)
+        # Before that nobody could tell whether one brings messages.
+        pause = max(_ON_ITS_WAY, self._config.rdy_redistribute_interval * _IDLE_PART)
+        self._consumption.ticker.at(monotonic() + pause, self._look_at_turns)
 
     def _look_at_turns(self) -> None:
         """End the turns of those that bring nothing, and of those that have had theirs."""
@@ -269,8 +296,20 @@ class Regulator:
     def _has_had_its_turn(self, subscription: Subscription, note: _Member, now: float) -> bool:
         received = subscription.reader.received if subscription.reader else 0
         came, note.looked = received - note.looked, received
+        has_rdy = subscription.outbox is not None and subscription.outbox.rdy > 0
+        if not has_rdy and self._flow.target(subscription):
+            # It waits for what others still have in flight: its turn has not begun.
+            note.served_since = None
+            return False
         if note.served_since is None:
             note.served_since = now
             return False
-        longest = self._consumption.config.rdy_redistribute_interval
+        longest = self._config.rdy_redistribute_interval
         return now - note.served_since >= longest or not (came or subscription.in_flight)
+
+
+def _flush(subscriptions: Iterable[Subscription]) -> None:
+    for subscription in subscriptions:
+        if subscription.outbox is not None:
+            # A peer that takes nothing must not hold up the ticker: the rest follows.
+            subscription.outbox.flush(wait=False)

@@ -55,6 +55,11 @@ class Outbox:
         self.dirty = False
         self.broken = False
 
+    @property
+    def rdy_sent(self) -> int:
+        """The RDY that was sent last."""
+        return self._rdy_sent
+
     def ack(self, message_id: bytes) -> None:
         """FIN, soon."""
         fins = self._fins

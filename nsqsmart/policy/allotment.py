@@ -21,8 +21,9 @@ def allot(
 ) -> dict[N, int]:
     """The RDY of each of *shares*: its wish or its share, and what others leave of theirs.
 
-    *shares* add up to *total* at most, and so does what comes out. *in_flight* holds messages that
-    are delivered and can still be answered; whoever is not in it has none.
+    Where there is not enough, the first of *shares* go first. *shares* add up to *total* at most,
+    and so does what comes out. *in_flight* holds messages that are delivered and can still be
+    answered; whoever is not in it has none.
     """
     levels = {name: min(share, wishes[name]) for name, share in shares.items()}
     hungry = {name: wishes[name] - level for name, level in levels.items() if wishes[name] > level}
@@ -42,9 +43,9 @@ def allot(
 
 
 def _pour(amount: int, wishes: Mapping[N, int]) -> dict[N, int]:
-    """Divide *amount* evenly; what one does not need is for the others."""
+    """Divide *amount* evenly, the odd ones for the first; what one does not need others get."""
     given = {}
     for place, name in enumerate(sorted(wishes, key=wishes.__getitem__)):
-        given[name] = min(wishes[name], amount // (len(wishes) - place))
+        given[name] = min(wishes[name], -(-amount // (len(wishes) - place)))
         amount -= given[name]
     return given

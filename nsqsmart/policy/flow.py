@@ -57,6 +57,10 @@ class FlowControl:
         """What the RDY of that connection should be now; 0 for an unknown one."""
         return self._targets.get(name, 0)
 
+    def shares(self) -> dict[Name, int]:
+        """The target of each; who has waited longest for his turn comes first."""
+        return dict(self._targets)
+
     def due(self) -> float | None:
         """When :meth:`on_time` must be called (the time base of its caller), or None."""
         return self._until if self.state is FlowState.BACKING_OFF else None

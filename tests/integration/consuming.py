@@ -8,8 +8,11 @@ import urllib.request
 from collections import Counter
 from typing import Any
 
+import pytest
+
 import nsqsmart
 from nsqsmart.embedded import Cluster
+from nsqsmart.net.outbox import Outbox
 from tests.helpers import eventually
 
 
@@ -66,3 +69,33 @@ def unfinished(cluster: Cluster, topic: str = "t", channel: str = "c") -> int:
 def all_finished(cluster: Cluster, topic: str = "t", channel: str = "c") -> None:
     """Wait until the servers hold nothing for the channel any more."""
     eventually(lambda: unfinished(cluster, topic, channel) == 0, what="an empty channel")
+
+
+class RdyWatch:
+    """What RDY every connection was told last, and whether all had more than they may together."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, most: int) -> None:
+        self.most = most
+        """What they may have; a lower one counts from the next raise on."""
+        self.told: list[int] = []
+        self.excess: list[list[int]] = []
+        self._lock = threading.Lock()
+        self._outboxes: set[Outbox] = set()
+        collect = Outbox._collect
+
+        def watching(outbox: Outbox) -> bytes:
+            before = outbox.rdy_sent
+            data = collect(outbox)
+            if outbox.rdy_sent != before:
+                self._note(outbox, outbox.rdy_sent > before)
+            return data
+
+        patch.setattr(Outbox, "_collect", watching)
+
+    def _note(self, outbox: Outbox, raised: bool) -> None:
+        with self._lock:
+            self._outboxes.add(outbox)
+            self.told.append(outbox.rdy_sent)
+            levels = [each.rdy_sent for each in self._outboxes if not each.broken]
+            if raised and sum(levels) > self.most:
+                self.excess.append(levels)

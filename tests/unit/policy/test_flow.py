@@ -210,6 +210,7 @@ def test_only_those_whose_turn_is_over_give_way() -> None:
     assert control.served() == ["a", "b"]
     assert control.rotate(["b", "e", "unknown"])
     assert targets(control, "abcde") == [1, 0, 1, 0, 0]
+    assert list(control.shares().items()) == [("a", 1), ("c", 1), ("d", 0), ("e", 0), ("b", 0)]
     assert not control.rotate([])
     assert targets(control, "abcde") == [1, 0, 1, 0, 0]
     assert control.rotate("ac")

@@ -1,0 +1,289 @@
+"""Who is told which RDY when, on a clock that the test turns."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+
+from nsqsmart.client import regulator as regulator_module
+from nsqsmart.client.crew import Crew
+from nsqsmart.client.regulator import Regulator
+from nsqsmart.config import ConsumerConfig
+from nsqsmart.policy.governor import PERIOD
+from tests.unit.client.doubles import Boss
+
+
+class Outbox:
+    """Tells at once, unless it is *stuck*."""
+
+    broken = False
+
+    def __init__(self) -> None:
+        self.rdy = self.rdy_sent = 0
+        self.stuck = False
+
+    def flush(self, *, wait: bool = True) -> None:
+        assert not wait
+        if not self.stuck:
+            self.rdy_sent = self.rdy
+
+
+class Subscription:
+    max_rdy = 2500
+    round_trip = 0.0002
+
+    def __init__(self, *, ordered: bool = False) -> None:
+        self.wish = SimpleNamespace(ordered=ordered)
+        self.outbox = Outbox()
+        self.reader = SimpleNamespace(received=0)
+        self.settled = 0
+
+    @property
+    def in_flight(self) -> int:
+        return self.reader.received - self.settled
+
+    @property
+    def rdy(self) -> int:
+        return self.outbox.rdy_sent
+
+    def push(self) -> None:
+        """All that it may."""
+        self.reader.received += max(0, self.rdy - self.in_flight)
+
+    def message(self, *, received_at: float = 0.0, expired: bool = False) -> SimpleNamespace:
+        return Message(subscription=self, received_at=received_at, expired=expired)
+
+
+class Message(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
+class World:
+    """A consumer with its ticker, which calls when :meth:`run` has turned the clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **options: object) -> None:
+        self.now = 1000.0
+        self.topic, self.channel = "t", "c"
+        self.watching = False
+        self.config = ConsumerConfig(**options)
+        boss = Boss()
+        self.holdings = SimpleNamespace(held=list)
+        self.crew = Crew(print, boss, 2)
+        self.ticker = self
+        self.due: list[tuple[float, int, Callable[[], None]]] = []
+        monkeypatch.setattr(regulator_module, "monotonic", lambda: self.now)
+        self.regulator = Regulator(self)
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        heapq.heappush(self.due, (when, len(self.due) + id(call), call))
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.due and self.due[0][0] <= end:
+            when, _, call = heapq.heappop(self.due)
+            self.now = max(self.now, when)
+            call()
+        self.now = end
+
+    def join(self, count: int = 1, *, ordered: bool = False) -> list[Subscription]:
+        found = [Subscription(ordered=ordered) for _ in range(count)]
+        for each in found:
+            self.regulator.add(each)
+        return found
+
+    def fail(self, subscription: Subscription) -> None:
+        message = subscription.message(received_at=self.now)
+        self.regulator.on_result(message, ok=False)
+
+
+@pytest.fixture
+def world(monkeypatch):
+    return lambda **options: World(monkeypatch, **options)
+
+
+def rdys(subscriptions: list[Subscription]) -> list[int]:
+    return [each.rdy for each in subscriptions]
+
+
+def test_in_level_mode_everybody_has_its_share_at_once(world):
+    here = world(rdy_mode="level", max_in_flight=7)
+    members = here.join(1)
+    assert rdys(members) == [7]
+    members += here.join(1)
+    # What the server has sent just before is on its way.
+    assert rdys(members) == [4, 0]
+    here.run(0.1)
+    assert rdys(members) == [4, 3]
+    here.regulator.remove(members[0])
+    assert members[1].rdy == 7
+    here.run(0.1)
+    assert not here.due
+    assert not here.regulator.resting
+
+
+def test_a_plain_handler_begins_with_one_and_gets_what_it_needs(world):
+    here = world(max_in_flight=100)
+    one, idle = here.join(2)
+    assert rdys([one, idle]) == [1, 1]
+    assert here.regulator.resting
+    assert not here.due
+    here.regulator.wake()
+    assert not here.regulator.resting
+    for _ in range(20):
+        # A thousand cycles a second.
+        one.reader.received += one.rdy * 20
+        one.settled = one.reader.received
+        here.run(PERIOD)
+    # Its share, and what the idle one leaves.
+    assert rdys([one, idle]) == [99, 1]
+    assert not here.regulator.resting
+    here.run(5)
+    assert rdys([one, idle]) == [1, 1]
+    assert here.regulator.resting
+    assert not here.due
+
+
+def test_what_handlers_have_in_hand_is_needed_however_slow(world):
+    here = world(max_in_flight=100)
+    (one,) = here.join()
+    tally = here.crew._tally()
+    tally.current = one.message()
+    here.regulator.wake()
+    here.run(2)
+    assert one.rdy == 2
+    held = [one.message() for _ in range(40)]
+    here.holdings.held = lambda: held
+    here.run(2)
+    assert 80 <= one.rdy <= 100
+    here.regulator.stop()
+    here.run(1)
+    assert one.rdy == 0
+    assert not here.due
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_who_joins_waits_for_what_others_have_in_flight(world, ordered):
+    here = world(rdy_mode="level", max_in_flight=4)
+    (one,) = here.join(ordered=ordered)
+    one.reader.received = 4
+    (other,) = here.join(ordered=ordered)
+    if ordered:
+        # A head that is held here holds no other partition.
+        assert rdys([one, other]) == [1, 1]
+        return
+    here.run(1)
+    assert rdys([one, other]) == [2, 0]
+    one.settled = 1
+    here.run(PERIOD)
+    assert rdys([one, other]) == [2, 1]
+    one.settled = 4
+    here.run(PERIOD)
+    assert rdys([one, other]) == [2, 2]
+    here.run(PERIOD)
+    assert not here.due
+
+
+def test_what_the_server_gave_up_on_is_not_in_flight(world):
+    here = world(rdy_mode="level", max_in_flight=1)
+    one, other = here.join(2)
+    one.push()
+    here.crew._tally().current = message = one.message()
+    here.run(10)
+    assert other.rdy == 0
+    message.expired = True
+    here.run(PERIOD)
+    assert other.rdy == 1
+
+
+def test_a_lower_one_that_could_not_be_sent_is_waited_for(world):
+    here = world(rdy_mode="level", max_in_flight=4)
+    (one,) = here.join()
+    one.outbox.stuck = True
+    (other,) = here.join()
+    assert rdys([one, other]) == [4, 0]
+    here.run(1)
+    assert rdys([one, other]) == [4, 0]
+    one.outbox.stuck = False
+    one.outbox.flush(wait=False)
+    here.run(PERIOD)
+    assert rdys([one, other]) == [2, 2]
+    assert not here.due
+
+
+def test_who_brings_nothing_gives_way_soon(world):
+    here = world(max_in_flight=1, rdy_redistribute_interval=5)
+    members = here.join(5)
+    seen = set()
+    for _ in range(60):
+        assert sum(rdys(members)) <= 1
+        seen |= {place for place, each in enumerate(members) if each.rdy}
+        here.run(0.1)
+    assert len(seen) == 5
+
+
+def test_who_brings_messages_keeps_its_turn_until_it_is_over(world):
+    here = world(max_in_flight=1, rdy_redistribute_interval=5, rdy_mode="level")
+    one, other = here.join(2)
+    turns = []
+    for _ in range(240):
+        for each in (one, other):
+            each.push()
+            each.settled = each.reader.received
+        turns.append(one.rdy)
+        here.run(0.1)
+    assert 100 <= sum(turns) <= 140
+    changes = sum(before != after for before, after in pairwise(turns))
+    assert 3 <= changes <= 5
+
+
+def test_a_probe_goes_round_those_that_bring_nothing(world):
+    here = world(rdy_redistribute_interval=5, backoff_multiplier=1)
+    members = here.join(8)
+    here.fail(members[0])
+    assert here.watching
+    assert rdys(members) == [0] * 8
+    here.run(1)
+    carried = set()
+    for _ in range(40):
+        assert sum(rdys(members)) <= 1
+        carried |= {place for place, each in enumerate(members) if each.rdy}
+        here.run(0.3)
+    assert carried == set(range(8))
+    here.run(0.1)
+    (probe,) = (each for each in members if each.rdy)
+    here.regulator.on_result(probe.message(received_at=here.now), ok=True)
+    assert not here.watching
+    assert rdys(members) == [1] * 8
+    here.run(5)
+    assert not here.due
+
+
+def test_nothing_is_looked_at_in_a_pause(world):
+    here = world(max_in_flight=100)
+    members = here.join(2)
+    here.regulator.pause(True)
+    here.regulator.wake()
+    here.run(1)
+    assert rdys(members) == [0, 0]
+    assert not here.due
+    here.regulator.pause(False)
+    assert rdys(members) == [1, 1]
+    here.regulator.set_max_in_flight(0)
+    assert rdys(members) == [0, 0]
+    here.regulator.set_max_in_flight(1)
+    here.run(0.1)
+    assert sum(rdys(members)) == 1
+
+
+def test_a_topic_that_turns_out_to_be_ordered_has_one_each(world):
+    here = world(max_in_flight=100)
+    members = here.join(2) + here.join(1, ordered=True)
+    assert rdys(members) == [1, 1, 1]
+    here.regulator.wake()
+    members[0].reader.received = 1000
+    here.run(1)
+    assert rdys(members) == [1, 1, 1]
