@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from time import monotonic
 
@@ -32,6 +33,9 @@ class Crew:
         self.inbox: SimpleQueue[Message | None] = SimpleQueue()
         self.dirty: deque[Outbox] = deque()
         self._tallies: dict[int, Tally] = {}
+        self._dismissed = False
+        self.replaced = 0
+        """Workers that died and have a successor."""
 
     @property
     def tallies(self) -> list[Tally]:
@@ -46,7 +50,22 @@ class Crew:
     def start(self) -> None:
         """Start the threads."""
         for number in range(self._workers):
-            self._threads.append(spawn(f"worker-{number}", self._work))
+            self._begin(number)
+
+    def _begin(self, number: int) -> None:
+        self._threads.append(spawn(f"worker-{number}", partial(self._serve, number)))
+
+    def _serve(self, number: int) -> None:
+        """Work to the end, or let another thread do so: one less is found out when none is left."""
+        try:
+            self._work()
+        except BaseException:
+            log.exception("worker %d died; another takes its place", number)
+            self.replaced += 1
+            self._begin(number)
+            if self._dismissed:
+                # The dead one may have had its word already.
+                self.inbox.put(None)
 
     def deliver(self, messages: list[Message]) -> None:
         """From a reader: to the inbox, or straight to the handler."""
@@ -62,6 +81,7 @@ class Crew:
 
     def dismiss(self) -> None:
         """Tell every worker to end once the inbox is empty."""
+        self._dismissed = True
         for _ in self._threads:
             self.inbox.put(None)
 
@@ -86,10 +106,11 @@ class Crew:
         while (message := get()) is not None:
             try:
                 self._handle(message, tally)
-            except Exception:
-                # A worker less would be found out when none is left.
+            except BaseException as error:
+                _let_go(message, tally)
+                if not isinstance(error, Exception):
+                    raise
                 log.exception("a worker failed on %r", message)
-                tally.current = None
             if is_empty():
                 # Nobody will come by to reach the threshold: send what waits.
                 flush()
@@ -160,3 +181,11 @@ class Crew:
             return
         tally.finished += message.finished
         tally.requeued += not message.finished
+
+
+def _let_go(message: Message, tally: Tally) -> None:
+    """What nobody can handle is the server's again."""
+    tally.current = None
+    message.give_back()
+    if message.lane is not None:
+        message.lane.done(message, finished=False)

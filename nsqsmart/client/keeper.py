@@ -46,6 +46,7 @@ class Keepable(Protocol):
 class _Failing(NamedTuple):
     times: int
     next_try: float
+    address: Address
 
 
 class Keeper:
@@ -103,7 +104,8 @@ class Keeper:
             times = self._failing[place].times + 1 if place in self._failing else 1
             longest = _MAX_PAUSE_ORIGINAL if target.partition is None else _MAX_PAUSE_REDESIGNED
             pause = min(longest, _FIRST_PAUSE * 2.0 ** min(times - 1, 20))
-            self._failing[place] = _Failing(times, monotonic() + uniform(pause / 2, pause))  # noqa: S311
+            next_try = monotonic() + uniform(pause / 2, pause)  # noqa: S311
+            self._failing[place] = _Failing(times, next_try, target.address)
             if moved:
                 self._look = True
                 self._refused.add(Refused(target.partition, target.address))
@@ -140,16 +142,19 @@ class Keeper:
         return self._directory.due(self._topic)
 
     def _is_incomplete(self) -> bool:
-        """Whether it is too early to wait for the next poll."""
-        return self.topology is None or self.topology.lacks_leaders
+        """Whether it is too early to wait for the next poll; to be called with the lock."""
+        if self.topology is None or self.topology.lacks_leaders:
+            return True
+        # Its leader may be another one any moment.
+        return any(isinstance(place, int) for place in self._failing)
 
     def _look_up(self) -> None:
         with self._changed:
             look, refused = self._look, set(self._refused)
             self._look = False
             self._refused.clear()
-        now = monotonic()
-        look = look or (self._is_incomplete() and now >= self._ask_again_at)
+            now = monotonic()
+            look = look or (self._is_incomplete() and now >= self._ask_again_at)
         deadline = now + _LOOKUP_BUDGET
         seen = self.topology.generation if self.topology else 0
         try:
@@ -176,7 +181,9 @@ class Keeper:
             for place, target in wanted.items():
                 kept = self._kept.get(place)
                 failing = self._failing.get(place)
-                if kept is None and (failing is None or failing.next_try <= now):
+                # A new leader need not wait because the old one failed.
+                same = failing is not None and failing.address == target.address
+                if kept is None and not (same and failing and failing.next_try > now):
                     due.append((place, target))
                 elif kept is not None and kept.target.address != target.address:
                     moved.append(kept)

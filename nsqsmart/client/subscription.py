@@ -257,7 +257,7 @@ class Subscription:
             reason = self._live()
         except NsqError as error:
             reason = error
-        except Exception as error:
+        except BaseException as error:  # noqa: BLE001 - nobody else would hear of it
             # An application's callback, or a bug: it must not take the partition with it.
             log.exception("reading %s failed", self.describe())
             reason = ConnectionLost(f"reading {self.describe()} failed: {error!r}", sent=True)

@@ -289,3 +289,31 @@ def test_a_worker_survives_what_should_not_happen(caplog):
     crew.dismiss()
     assert crew.join(monotonic() + 5) == []
     assert "a worker failed" in caplog.text
+    # What it failed on is the server's again.
+    assert source.sent.count(("REQ now", 0.0)) == 1
+
+
+@pytest.mark.parametrize("dismissed", [False, True])
+def test_a_worker_that_dies_has_a_successor(caplog, monkeypatch, dismissed):
+    boss, source, handled = Boss(), Source(Lane()), []
+    crew = Crew(handled.append, boss, 1)
+    handle, first = crew._handle, message_of(source)
+
+    def dying(message: Message, tally: object) -> None:
+        if message is first:
+            if dismissed:
+                crew.dismiss()
+            raise SystemExit
+        handle(message, tally)
+
+    monkeypatch.setattr(crew, "_handle", dying)
+    crew.start()
+    crew.deliver([first, message_of(source)])
+    eventually(lambda: handled)
+    assert crew.replaced == 1
+    assert ("REQ now", 0.0) in source.sent
+    assert source.lane.ended[0] is False
+    assert "worker 0 died" in caplog.text
+    crew.dismiss()
+    assert crew.join(monotonic() + 5) == []
+    assert not any(thread.is_alive() for thread in crew._threads)

@@ -198,6 +198,31 @@ def test_a_partition_without_a_leader_is_asked_for_until_it_has_one(world, monke
     assert world.directory.refreshed <= asked + 1
 
 
+def test_a_new_leader_is_dialled_at_once_however_often_the_old_one_failed(world, monkeypatch):
+    monkeypatch.setattr(keeper_module, "uniform", lambda _low, _high: 1000.0)
+    monkeypatch.setattr(keeper_module, "_UNTIL_COMPLETE", 0.01)
+    world.directory.draw({0: "a"})
+    world.keeper.start()
+    eventually(lambda: world.begun)
+    world.keeper.lost(world.begun[0], moved=False)
+    asked = world.directory.refreshed
+    # The lookup still names the old one, and is asked again and again.
+    eventually(lambda: world.directory.refreshed >= asked + 3)
+    assert len(world.begun) == 1
+    world.directory.draw({0: "b"})
+    eventually(lambda: world.names() == [(0, "a"), (0, "b")])
+
+
+def test_an_original_node_that_failed_is_no_reason_to_ask(world, monkeypatch):
+    monkeypatch.setattr(keeper_module, "uniform", lambda _low, _high: 1000.0)
+    monkeypatch.setattr(keeper_module, "_UNTIL_COMPLETE", 0.0)
+    world.directory.draw(nodes=("a",))
+    world.keeper.start()
+    eventually(lambda: world.begun)
+    world.keeper.lost(world.begun[0], moved=False)
+    assert not world.keeper._is_incomplete()
+
+
 def test_only_the_subscription_that_is_kept_can_be_lost(world):
     world.directory.draw({0: "a"})
     world.keeper.start()
