@@ -64,7 +64,11 @@ def drain(engine: Engine, deadline: float) -> CloseReport:
 def _stop_deliveries(subscriptions: list[Subscription], deadline: float) -> None:
     """CLS, and wait for its answer: then nothing can reach the inbox behind the last worker."""
     for subscription in subscriptions:
-        subscription.close_politely()
+        if subscription.outbox:
+            subscription.close_politely()
+        else:
+            # Still being dialled: nobody waits for that.
+            subscription.hang_up()
     patience = min(deadline, monotonic() + _CLOSE_WAIT)
     for subscription in subscriptions:
         subscription.close_wait.wait(max(0.0, patience - monotonic()))

@@ -26,6 +26,7 @@ from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.reader import Reader
 from nsqsmart.net.threads import Thread, spawn
+from nsqsmart.net.wires import Wires
 from nsqsmart.policy.topology import Target
 from nsqsmart.wire import commands
 from nsqsmart.wire.deliveries import DeliveryDecoder
@@ -102,6 +103,7 @@ class Subscription:
         self.lane = Lane(self, owner) if wish.ordered else None
         self._owner = owner
         self._abandoned = False
+        self._wires = Wires()
         self._line: Line | None = None
         self._thread: Thread | None = None
 
@@ -121,6 +123,9 @@ class Subscription:
         self._abandoned = True
         if self.outbox:
             self.outbox.break_off()
+        else:
+            # While it is dialled there is only this to end it by.
+            self._wires.cut()
 
     @property
     def config(self) -> ConsumerConfig:
@@ -257,7 +262,7 @@ class Subscription:
             reason = self._live()
         except NsqError as error:
             reason = error
-        except BaseException as error:  # noqa: BLE001 - nobody else would hear of it
+        except BaseException as error:
             # An application's callback, or a bug: it must not take the partition with it.
             log.exception("reading %s failed", self.describe())
             reason = ConnectionLost(f"reading {self.describe()} failed: {error!r}", sent=True)
@@ -270,7 +275,7 @@ class Subscription:
     def _live(self) -> NsqError:
         wish, config = self.wish, self.wish.config
         deadline = monotonic() + config.dial_timeout + config.handshake_timeout
-        connection = open_connection(self.target.address, wish.greeting, deadline)
+        connection = open_connection(self.target.address, wish.greeting, deadline, self._wires)
         self.connection = connection
         if connection.expires_at < math.inf:
             raise ConnectError(
