@@ -108,11 +108,12 @@ def test_an_error_says_what_earlier_parts_stored(cluster):
     cluster.faults.clear()
 
 
-def test_an_error_to_a_batch_ends_its_connection(cluster, producer):
+@pytest.mark.parametrize("code", ["E_MPUB_FAILED", "E_FAILED_ON_NOT_LEADER"])
+def test_an_error_to_a_batch_ends_its_connection(cluster, producer, code):
     """What is left of the batch in the stream must not become commands."""
     producer.publish_many("t", [b"x"], partition=0)
     (connection,) = {entry.connection for entry in cluster.log.of("MPUB")[-1:]}
-    cluster.faults.add(faults.on("MPUB").reply("E_MPUB_FAILED"))
+    cluster.faults.add(faults.on("MPUB").reply(code))
     assert producer.publish_many("t", [b"y"], partition=0).attempts == 2
     assert cluster.log.of("MPUB")[-1].connection != connection
     cluster.faults.clear()

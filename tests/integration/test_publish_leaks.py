@@ -37,19 +37,24 @@ CYCLES = """
 
 
 @pytest.mark.parametrize(
-    ("discovers", "times"),
+    ("dialect", "lookups", "times"),
     [
-        pytest.param(False, 1000, id="nsqd"),
-        pytest.param(True, 100, id="lookup"),
-        pytest.param(True, 1000, id="lookup, long", marks=pytest.mark.long),
+        pytest.param("original", 0, 1000, id="nsqd"),
+        pytest.param("original", 1, 100, id="lookup"),
+        pytest.param("redesigned", 1, 100, id="redesigned"),
+        pytest.param("original", 1, 1000, id="lookup, long", marks=pytest.mark.long),
+        pytest.param("redesigned", 1, 1000, id="redesigned, long", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.timeout(300)
-def test_to_open_publish_and_close_leaves_nothing(discovers, times):
+def test_to_open_publish_and_close_leaves_nothing(dialect, lookups, times):
     with (
-        Cluster(dialect="original", log=False, lookupds=int(discovers)) as cluster,
+        Cluster(dialect=dialect, log=False, lookupds=lookups) as cluster,
         programs(cluster.url) as begin,
     ):
+        if dialect == "redesigned":
+            cluster.create_topic("t")
+            cluster.create_channel("t", "c")
         assert begin(CYCLES.format(times=times)).ends(timeout=200) == (0, "1 0 0\n", "")
         assert len(cluster.stored("t")) == times + 100
 
