@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections import Counter
@@ -105,7 +106,19 @@ def test_an_nsqd_is_killed_while_forty_threads_publish(dialect, keyed):
         assert dialect == "original" or not lost
 
 
-def test_a_process_is_killed_while_forty_threads_publish(tmp_path: Path):
+def nsqd_program(*, real: bool) -> list[str]:
+    if not real:
+        return [sys.executable, "-m", "nsqsmart.embedded", "nsqd"]
+    folder = os.environ.get("NSQSMART_TEST_NSQ_BIN")
+    if not folder:
+        pytest.skip("NSQSMART_TEST_NSQ_BIN does not name a folder with nsqd")
+    return [f"{folder}/nsqd"]
+
+
+@pytest.mark.parametrize(
+    "real", [False, pytest.param(True, marks=pytest.mark.real)], ids=["embedded", "real original"]
+)
+def test_a_process_is_killed_while_forty_threads_publish(tmp_path: Path, real):
     """The kernel ends its connections, not we."""
     programs = Programs(tmp_path)
     ports = free_ports(4)
@@ -113,10 +126,7 @@ def test_a_process_is_killed_while_forty_threads_publish(tmp_path: Path):
         for name, tcp, http in (("a", *ports[:2]), ("b", *ports[2:])):
             programs.start(
                 name,
-                sys.executable,
-                "-m",
-                "nsqsmart.embedded",
-                "nsqd",
+                *nsqd_program(real=real),
                 f"--tcp-address=127.0.0.1:{tcp}",
                 f"--http-address=127.0.0.1:{http}",
                 "--data-path={home}",
