@@ -20,7 +20,8 @@ class CloseReport:
     """How a close ended.
 
     ``finished``, ``requeued`` and ``failed`` count over the consumer's life; ``given_up`` of the
-    finished ones went to ``on_giving_up`` or the dead letters, or were skipped. ``abandoned`` holds
+    finished ones went to ``on_giving_up`` or the dead letters, or were skipped; ``channels_lost``
+    says how often the cluster has forgotten the channel of a partition. ``abandoned`` holds
     the ids (16 bytes) of messages whose handlers still ran at the deadline: their answers are
     dropped, and the server delivers them again.
     """
@@ -30,6 +31,7 @@ class CloseReport:
     failed: int
     abandoned: tuple[bytes, ...] = ()
     given_up: int = 0
+    channels_lost: int = 0
 
     @property
     def clean(self) -> bool:
@@ -85,4 +87,5 @@ def report(engine: Engine, abandoned: tuple[bytes, ...] = ()) -> CloseReport:
         sum(tally.failed for tally in tallies),
         abandoned,
         engine.giving_up.given_up,
+        engine.standings.channels_lost,
     )

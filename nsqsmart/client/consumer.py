@@ -25,6 +25,7 @@ from nsqsmart.config import ConsumerConfig, resolve
 from nsqsmart.errors import ClientClosed, UsedAfterFork
 from nsqsmart.names import check_channel, check_topic
 from nsqsmart.net.threads import spawn
+from nsqsmart.policy.positions import position_text
 
 
 class Consumer:
@@ -67,6 +68,8 @@ class Consumer:
         self._endpoint, self._config = resolve(ConsumerConfig, address, options, config=config)
         self._recruit = recruiter(handler, batch_handler, self._config)
         check_giving_up(self._config, topic)
+        if self._config.start_at is not None:
+            position_text(self._config.start_at)
         prepare_endpoint(self._endpoint)
         self._engine: Engine | None = None
         self._process = os.getpid()

@@ -16,9 +16,11 @@ from nsqsmart.client.message import Message
 from nsqsmart.client.regulator import Regulator
 from nsqsmart.client.rounds import Rounds
 from nsqsmart.client.staff import Recruit
+from nsqsmart.client.standing import Standings
 from nsqsmart.client.subscribing import (
     Assumptions,
     check_ordered,
+    greeting_for,
     is_mismatch,
     is_moved,
     permanent_error,
@@ -26,7 +28,7 @@ from nsqsmart.client.subscribing import (
 from nsqsmart.client.subscription import Subscription, Wish
 from nsqsmart.config import ConsumerConfig, Endpoint
 from nsqsmart.errors import NotAuthorized, NsqError, ServerError, SubscribeError
-from nsqsmart.net.handshake import Greeting, make_greeting
+from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.lookup import READ
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.ticker import Ticker
@@ -64,7 +66,7 @@ class Engine:
         self.order_violations = 0
         self._on_stop = on_stop
         self._assumed = Assumptions()
-        self._greetings: dict[bool, Greeting] = {False: make_greeting(config)}
+        self._greetings: dict[bool, Greeting] = {False: greeting_for(config, extended=False)}
         self._changed = threading.Condition(threading.Lock())  # guards the four below
         self.troubles: dict[Place, NsqError] = {}
         self.subscriptions: set[Subscription] = set()
@@ -73,6 +75,7 @@ class Engine:
         self.directory = Directory(endpoint, config, READ)
         self.keeper = Keeper(self.directory, self.topic, self._subscribe)
         self.holdings = Holdings(self)
+        self.standings = Standings(config)
         self.crew = recruit(self)
         self._rounds = Rounds(self)
         self.ticker = Ticker(f"ticker-{self.topic}", self._rounds.sweep, _ACK_AGE)
@@ -110,9 +113,7 @@ class Engine:
         ordered = self._assumed.is_ordered(topology, self.config) and target.partition is not None
         extended = self._assumed.is_extended(topology)
         if extended not in self._greetings:
-            self._greetings[extended] = make_greeting(
-                self.config, extend_support=extended, desired_tag=self.config.desired_tag
-            )
+            self._greetings[extended] = greeting_for(self.config, extended=extended)
         wish = Wish(
             self.topic, self.channel, target, ordered, self._greetings[extended], self.config
         )

@@ -77,6 +77,12 @@ class Hand:
             kept.append(message)
         return kept
 
+    def without_expired(self, messages: Sequence[Message], now: float) -> list[Message]:
+        """Those of *messages* that can still be answered."""
+        kept = [message for message in messages if message.deadline > now]
+        self.expired += len(messages) - len(kept)
+        return kept
+
     def refuse(self, message_id: bytes | None) -> bool:
         """The server did not take an answer; False where it was one too many on purpose."""
         if message_id is not None and self._doubled[message_id]:

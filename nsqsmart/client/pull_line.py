@@ -9,6 +9,7 @@ from time import monotonic
 
 from nsqsmart.client.message import Holder, Message
 from nsqsmart.client.pull_hand import Hand, PullReport
+from nsqsmart.client.standing import pass_gate
 from nsqsmart.client.subscribing import permanent_error
 from nsqsmart.client.subscription import Wish
 from nsqsmart.client.trace_log import Line
@@ -20,6 +21,7 @@ from nsqsmart.errors import (
 from nsqsmart.names import Dialect
 from nsqsmart.net.connection import Connection
 from nsqsmart.net.intake import Intake
+from nsqsmart.policy.positions import Gate
 from nsqsmart.wire import commands
 from nsqsmart.wire.answers import refused_id
 from nsqsmart.wire.deliveries import DeliveryDecoder
@@ -48,11 +50,17 @@ class PullLine:
         decoder = _decoder(self, wish)
         self._intake = Intake(connection, decoder, self, wish.config.write_timeout)
         self._line = _name(wish, connection)
+        self.gate: Gate | None = None
         self._rdy = 0
         self._waiting: list[Message] = []
         self._hand = Hand()
         self._confirmed = self._closed = False
         self._end: NsqError | None = None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its messages come one by one."""
+        return self.wish.ordered
 
     @property
     def live(self) -> bool:
@@ -85,9 +93,7 @@ class PullLine:
         self._check()
         now = monotonic()
         if self._waiting and self._waiting[0].deadline <= now:
-            kept = [message for message in self._waiting if message.deadline > now]
-            self._hand.expired += len(self._waiting) - len(kept)
-            self._waiting = kept
+            self._waiting = self._hand.without_expired(self._waiting, now)
         if len(self._waiting) < most:
             self._gather(most, 0.0 if self._waiting else deadline)
         elif now >= self.heard_at + _LOOK_EVERY:
@@ -124,6 +130,8 @@ class PullLine:
 
     def _admit(self, messages: list[Message]) -> None:
         self._line.begin(messages)
+        if self.gate is not None and not self.gate.is_open:
+            messages = pass_gate(self.gate, messages, self.forget)
         if self.wish.ordered:
             messages = self._hand.in_order(messages, self._waiting, self.wish.config)
         self._waiting += messages
@@ -258,12 +266,7 @@ class PullLine:
         """It is over, because of *error*; what was held is the server's again."""
         if self._end is not None:
             return
-        self._end = error
-        if isinstance(error, ServerError):
-            known = permanent_error(error, self.topic, self.channel)
-            reason = f"{self.describe()} was ended by its nsqd: {error}"
-            self._end = known or ConnectionLost(reason, sent=True)
-            self._end.__cause__ = error
+        self._end = _as_told(error, self)
         self._hand.lost += self.in_flight
         for message in self._hand.held:
             message.taken = True
@@ -276,6 +279,16 @@ class PullLine:
     def _check(self) -> None:
         if self._end is not None:
             raise self._end
+
+
+def _as_told(error: NsqError, line: PullLine) -> NsqError:
+    """*error* as callers see it: a server's code is a reason, and no error of its own."""
+    if not isinstance(error, ServerError):
+        return error
+    reason = f"{line.describe()} was ended by its nsqd: {error}"
+    told = permanent_error(error, line.topic, line.channel) or ConnectionLost(reason, sent=True)
+    told.__cause__ = error
+    return told
 
 
 def _decoder(line: PullLine, wish: Wish) -> DeliveryDecoder[Message]:

@@ -15,9 +15,11 @@ from nsqsmart.client.message import Message
 from nsqsmart.client.pull_hand import PullReport
 from nsqsmart.client.pull_line import PullLine
 from nsqsmart.client.pull_places import choose_target
+from nsqsmart.client.standing import begin_at, check_start
 from nsqsmart.client.subscribing import (
     Assumptions,
     check_ordered,
+    greeting_for,
     is_moved,
     permanent_error,
 )
@@ -34,8 +36,8 @@ from nsqsmart.errors import (
 )
 from nsqsmart.names import Address, check_channel, check_partition, check_topic
 from nsqsmart.net.connection import open_connection
-from nsqsmart.net.handshake import make_greeting
 from nsqsmart.net.lookup import READ
+from nsqsmart.policy.positions import position_text
 from nsqsmart.policy.topology import Refused, Topology
 
 _NSQD_PORT = 4150
@@ -63,7 +65,8 @@ class PullSubscription:
             (original servers).
         config: a :class:`~nsqsmart.config.ConsumerConfig` instead of the defaults.
         **options: any option of a Consumer by its name; those of handlers mean nothing here.
-            ``max_in_flight`` is the first RDY. There is no backoff, and nothing is given up.
+            ``max_in_flight`` is the first RDY; ``start_at`` counts for open() alone. There is no
+            backoff, and nothing is given up.
 
     Raises:
         ConfigError, TypeError: an argument cannot be used. Nothing is dialled before open().
@@ -88,6 +91,8 @@ class PullSubscription:
         self._where = (partition, nsqd)
         self._endpoint, self._config = resolve(ConsumerConfig, address, options, config=config)
         prepare_endpoint(self._endpoint)
+        start = self._config.start_at
+        self._start = None if start is None else position_text(start)
         self._assumed = Assumptions()
         self._rdy = self._config.max_in_flight
         self._line: PullLine | None = None
@@ -148,11 +153,9 @@ class PullSubscription:
         check_ordered(topology, config)
         target = choose_target(topology, *self._where)
         ordered = self._assumed.is_ordered(topology, config) and target.partition is not None
-        greeting = make_greeting(
-            config,
-            extend_support=self._assumed.is_extended(topology),
-            desired_tag=config.desired_tag,
-        )
+        greeting = greeting_for(config, extended=self._assumed.is_extended(topology))
+        if self._start is not None:
+            check_start(target)
         wish = Wish(*self._names, target, ordered, greeting, config)
         refused[:] = [Refused(target.partition, target.address)]
         connection = open_connection(target.address, greeting, deadline)
@@ -161,7 +164,14 @@ class PullSubscription:
         except BaseException:
             connection.close()
             raise
-        return PullLine(wish, connection)
+        line = PullLine(wish, connection)
+        if self._start is not None:
+            try:
+                line.gate = begin_at(line, self._start, config)
+            except BaseException:
+                line.close()
+                raise
+        return line
 
     def pull(self, max_messages: int = 1, timeout: float | None = None) -> list[Message]:
         """Take up to *max_messages*: as soon as one is there, with all that have come.

@@ -14,6 +14,7 @@ from nsqsmart.errors import (
     ServerError,
     SubscribeError,
 )
+from nsqsmart.net.handshake import Greeting, make_greeting
 from nsqsmart.policy.lookup_answers import TopicState
 from nsqsmart.policy.topology import Topology
 from nsqsmart.wire import answers
@@ -52,6 +53,16 @@ class Assumptions:
         elif code == answers.SUB_ORDER_IS_MUST and self.ordered is None:
             self.ordered = True
         return (self.extended, self.ordered) != before
+
+
+def greeting_for(config: ConsumerConfig, *, extended: bool) -> Greeting:
+    """What a consumer says of itself to the nsqds of a topic; only extended ones can filter."""
+    return make_greeting(
+        config,
+        extend_support=extended,
+        desired_tag=config.desired_tag,
+        ext_filter=config.ext_filter if extended else None,
+    )
 
 
 def check_ordered(topology: Topology, config: ConsumerConfig) -> None:

@@ -17,6 +17,7 @@ from nsqsmart.client.giving_up import GivingUp
 from nsqsmart.client.holding import Holdings
 from nsqsmart.client.lanes import Host, Lane
 from nsqsmart.client.message import Holder, Message
+from nsqsmart.client.standing import Memory, Standings
 from nsqsmart.client.trace_log import Line
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, NsqError, ServerError
@@ -27,6 +28,7 @@ from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.reader import Reader
 from nsqsmart.net.threads import Thread, spawn
 from nsqsmart.net.wires import Wires
+from nsqsmart.policy.standings import REWIND
 from nsqsmart.policy.topology import Target
 from nsqsmart.wire import commands
 from nsqsmart.wire.deliveries import DeliveryDecoder
@@ -42,6 +44,7 @@ class Owner(Host, Protocol):
 
     holdings: Holdings
     giving_up: GivingUp
+    standings: Standings
 
     def on_subscribed(self, subscription: Subscription) -> None:
         """The server said OK to SUB."""
@@ -74,7 +77,9 @@ class Wish:
     def detailed(self) -> bool:
         """Whether messages carry offset and size."""
         redesigned = self.target.partition is not None
-        return redesigned and (self.ordered or self.config.positions)
+        config = self.config
+        wanted = config.positions or config.start_at is not None
+        return redesigned and (self.ordered or wanted or config.on_channel_lost == REWIND)
 
     def command(self) -> bytes:
         """The subscribe command."""
@@ -101,6 +106,7 @@ class Subscription:
         self.max_msg_timeout = 900.0
         self.close_wait = threading.Event()
         self.lane = Lane(self, owner) if wish.ordered else None
+        self._memory: Memory | None = None
         self._owner = owner
         self._abandoned = False
         self._wires = Wires()
@@ -131,6 +137,11 @@ class Subscription:
     def config(self) -> ConsumerConfig:
         """The consumer's options."""
         return self.wish.config
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its messages come one by one."""
+        return self.wish.ordered
 
     @property
     def live(self) -> bool:
@@ -270,10 +281,13 @@ class Subscription:
             if self.connection and not self.reader:
                 self.connection.close()
         self.close_wait.set()
+        if self._memory is not None and not self.wish.detailed:
+            self._memory.count(self.in_flight)
         self._owner.on_ended(self, reason)
 
     def _live(self) -> NsqError:
         wish, config = self.wish, self.wish.config
+        self._owner.standings.check(self.target)
         deadline = monotonic() + config.dial_timeout + config.handshake_timeout
         connection = open_connection(self.target.address, wish.greeting, deadline, self._wires)
         self.connection = connection
@@ -286,6 +300,7 @@ class Subscription:
         self.msg_timeout = connection.grant.msg_timeout
         self.max_msg_timeout = max(connection.grant.max_msg_timeout, self.msg_timeout)
         connection.exchange(wish.command(), monotonic() + config.dial_timeout)
+        self._memory = self._owner.standings.settle(self)
         connection.transport.socket.block(config.write_timeout)
         layout = MessageLayout(wish.greeting.offer.extend_support, wish.detailed)
         decoder = DeliveryDecoder(
@@ -320,6 +335,8 @@ class Subscription:
         """From the reader: hand over."""
         if self._line is not None:
             self._line.begin(messages)
+        if self._memory is not None and self.wish.detailed:
+            messages = self._memory.take(messages, self.forget)
         if self.lane is None:
             self._owner.deliver(messages)
             return

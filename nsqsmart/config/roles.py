@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 
 from nsqsmart.config.common import ClientConfig
-from nsqsmart.config.table import choice, flag, integer, seconds, text, thing
+from nsqsmart.config.filters import check_filter
+from nsqsmart.config.table import choice, flag, integer, place, seconds, text, thing
 from nsqsmart.errors import ConfigError
 
 MAX_TAG: Final = 100
@@ -131,7 +133,25 @@ class ConsumerConfig(ClientConfig):
         or_callable=True,
     )
     positions: bool = flag("Ask for the offset and size of every message.")
-    desired_tag: str | None = text("Take the messages with this tag before others do.")
+    start_at: int | str | datetime | None = place(
+        "Where to begin, once in each partition: an offset in bytes, a datetime, head or tail. It "
+        "moves the channel, for whoever consumes it (redesigned nsqds). None: where the channel is."
+    )
+    on_channel_lost: str = choice(
+        ("auto", "rewind", "warn"),
+        "What to do when a change of leader has made the cluster forget a channel that had no "
+        "message finished yet, and so skip some: set it back, or say so. auto sets back what is "
+        "ordered.",
+    )
+    desired_tag: str | None = text(
+        "Take the messages with this tag before others do (topics with extend_support)."
+    )
+    ext_filter: Mapping[str, Any] | None = thing(
+        "Take only the messages whose header matches, on topics with extend_support; the others "
+        "count as finished. A dict as the server has it: type, filter_ext_key, filter_data, ...",
+        noun="a dict",
+        accepts=lambda value: isinstance(value, Mapping),
+    )
     default_requeue_delay: float = seconds(
         90.0, "Delay of a message that failed; attempts multiply it.", minimum=0, maximum=3600
     )
@@ -168,6 +188,8 @@ class ConsumerConfig(ClientConfig):
             )
         if self.desired_tag and len(self.desired_tag.encode()) > MAX_TAG:
             raise ConfigError(f"desired_tag has more than {MAX_TAG} bytes")
+        if self.ext_filter is not None:
+            check_filter(self.ext_filter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

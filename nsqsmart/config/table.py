@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final
 
 from nsqsmart.config.values import NOUNS, Choices, Kind, read
@@ -175,6 +176,18 @@ def flag(about: str, *, default: bool = False) -> Any:
 def text(about: str, *, kind: Kind = Kind.TEXT, secret: bool = False) -> Any:
     """A text that is not empty, or None."""
     return _field(Option(default=None, help=about, kind=kind, secret=secret))
+
+
+def place(about: str) -> Any:
+    """A place in a log: bytes, a time or a word, or None."""
+    row = Option(
+        default=None,
+        help=about,
+        kind=Kind.TEXT,
+        accepts=lambda value: isinstance(value, int | datetime) and not isinstance(value, bool),
+        noun="an int, a datetime",
+    )
+    return _field(row)
 
 
 def choice(choices: Choices, about: str, *, or_callable: bool = False) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import socket as _socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nsqsmart._version import __version__
 from nsqsmart.config import ClientConfig
@@ -41,7 +42,11 @@ class Greeting:
 
 
 def make_greeting(
-    config: ClientConfig, *, extend_support: bool = False, desired_tag: str | None = None
+    config: ClientConfig,
+    *,
+    extend_support: bool = False,
+    desired_tag: str | None = None,
+    ext_filter: Mapping[str, Any] | None = None,
 ) -> Greeting:
     """What to say with these options; reads the TLS files, once."""
     wants_tls = config.tls_v1
@@ -64,6 +69,7 @@ def make_greeting(
         deflate_level=config.deflate_level,
         extend_support=extend_support,
         desired_tag=desired_tag or "",
+        ext_filter=ext_filter,
     )
     return Greeting(config, offer, make_context(config) if wants_tls else None)
 

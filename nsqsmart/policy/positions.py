@@ -8,9 +8,16 @@ from datetime import datetime
 from nsqsmart.errors import ConfigError
 
 Position = int | str | datetime
-"""An offset in bytes, ``"start"``, ``"end"``, a time, or the server's own ``kind:number``."""
+"""An offset in bytes, ``"head"`` or ``"start"``, ``"tail"`` or ``"end"``, a time, or the server's
+own ``kind:number``."""
 
-_NAMED = {"start": "virtual_queue:0", "end": "special:-1"}
+TO_END = "special:-1"
+_NAMED = {
+    "start": "virtual_queue:0",
+    "head": "virtual_queue:0",
+    "end": TO_END,
+    "tail": TO_END,
+}
 _TEXT = re.compile(r"(?:virtual_queue|timestamp|msgcount):[0-9]{1,18}|special:-1")
 _MAX_OFFSET = (1 << 63) - 1
 
@@ -27,7 +34,7 @@ def position_text(position: object) -> str:
         text = _NAMED.get(position, position)
         if not _TEXT.fullmatch(text):
             raise ConfigError(
-                f"position {position!r} is none of 'start', 'end', 'virtual_queue:BYTES', "
+                f"position {position!r} is none of 'head', 'tail', 'virtual_queue:BYTES', "
                 "'timestamp:SECONDS' and 'msgcount:NUMBER'"
             )
         return text
@@ -47,3 +54,49 @@ def _seconds(moment: datetime) -> int:
     if seconds < 0:
         raise ConfigError(f"position {moment} is before 1970")
     return seconds
+
+
+class Gate:
+    """Keeps out what a server had read before it was told to go on elsewhere.
+
+    One or two such messages may still come; once one at the position is there, or behind it, all
+    are let in. *floor* is an offset, *since* a time in nanoseconds since the epoch, and *first* the
+    offset that the first message of an ordered partition must have: a later one is kept out, once.
+    """
+
+    def __init__(self, floor: int = 0, since: int = 0, first: int | None = None) -> None:
+        self._floor = floor
+        self._since = since
+        self._first = first
+        self._kept_out: int | None = None
+        self.is_open = False
+
+    def admits(self, offset: int, timestamp: int) -> bool:
+        """Whether the next message is for the handlers."""
+        if not self.is_open:
+            if offset < self._floor or timestamp < self._since:
+                return False
+            if self._is_early(offset):
+                self._kept_out = offset
+                return False
+            self.is_open = True
+        return True
+
+    def _is_early(self, offset: int) -> bool:
+        """Behind the first one, and before it came; the same again is no other."""
+        if self._first is None or offset <= self._first:
+            return False
+        return self._kept_out in (None, offset)
+
+
+def gate_of(text: str, start: int, end: int, *, ordered: bool) -> Gate:
+    """For a position as the server writes it, in a log from *start* to *end*."""
+    if text == TO_END:
+        return Gate(end)
+    kind, _, number = text.partition(":")
+    if kind == "virtual_queue":
+        floor = max(start, int(number))
+        return Gate(floor, first=floor if ordered and floor < end else None)
+    if kind == "timestamp":
+        return Gate(since=int(number) * 1_000_000_000)
+    return Gate()  # of a message number nothing is known

@@ -6,7 +6,8 @@ The only place where seconds become milliseconds.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from nsqsmart.errors import ProtocolError
@@ -42,6 +43,7 @@ class Offer:
     deflate_level: int = 6
     extend_support: bool = False
     desired_tag: str = ""
+    ext_filter: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def encode(self) -> bytes:
         """The JSON document; options that were not asked for are left out."""
@@ -64,6 +66,7 @@ class Offer:
             "deflate_level": self.deflate_level if self.deflate else None,
             "extend_support": self.extend_support or None,
             "desired_tag": self.desired_tag or None,
+            "ext_filter": None if self.ext_filter is None else dict(self.ext_filter),
         }
         document |= {name: value for name, value in optional.items() if value is not None}
         return json.dumps(document, separators=(",", ":")).encode()

@@ -8,6 +8,7 @@ from time import monotonic
 import pytest
 
 from nsqsmart.client.message import Message
+from nsqsmart.client.standing import Standings
 from nsqsmart.client.subscription import Subscription, Wish
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, NsqError, ServerError
@@ -29,6 +30,7 @@ class Owner:
         self.ended: list[NsqError] = []
         self.refused: list[ServerError] = []
         self.results: list[bool] = []
+        self.standings = Standings(ConsumerConfig())
         self.on_message: Callable[[], None] = lambda: None
 
     def on_subscribed(self, subscription: Subscription) -> None:
