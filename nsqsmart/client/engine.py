@@ -25,7 +25,8 @@ from nsqsmart.client.subscribing import (
     is_moved,
     permanent_error,
 )
-from nsqsmart.client.subscription import Subscription, Wish
+from nsqsmart.client.subscription import Subscription
+from nsqsmart.client.wish import Wish
 from nsqsmart.config import ConsumerConfig, Endpoint
 from nsqsmart.errors import NotAuthorized, NsqError, ServerError, SubscribeError
 from nsqsmart.net.handshake import Greeting

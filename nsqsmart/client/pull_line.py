@@ -11,8 +11,8 @@ from nsqsmart.client.message import Holder, Message
 from nsqsmart.client.pull_hand import Hand, PullReport
 from nsqsmart.client.standing import pass_gate
 from nsqsmart.client.subscribing import permanent_error
-from nsqsmart.client.subscription import Wish
 from nsqsmart.client.trace_log import Line
+from nsqsmart.client.wish import Wish
 from nsqsmart.errors import (
     ConnectionLost,
     NsqError,

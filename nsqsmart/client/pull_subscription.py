@@ -23,7 +23,7 @@ from nsqsmart.client.subscribing import (
     is_moved,
     permanent_error,
 )
-from nsqsmart.client.subscription import Wish
+from nsqsmart.client.wish import Wish
 from nsqsmart.config import ConsumerConfig, resolve
 from nsqsmart.errors import (
     ClientClosed,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Protocol
@@ -19,17 +18,15 @@ from nsqsmart.client.lanes import Host, Lane
 from nsqsmart.client.message import Holder, Message
 from nsqsmart.client.standing import Memory, Standings
 from nsqsmart.client.trace_log import Line
+from nsqsmart.client.wish import Wish
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, NsqError, ServerError
 from nsqsmart.names import Dialect
 from nsqsmart.net.connection import Connection, open_connection
-from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.reader import Reader
 from nsqsmart.net.threads import Thread, spawn
 from nsqsmart.net.wires import Wires
-from nsqsmart.policy.standings import REWIND
-from nsqsmart.policy.topology import Target
 from nsqsmart.wire import commands
 from nsqsmart.wire.deliveries import DeliveryDecoder
 from nsqsmart.wire.messages import MessageLayout
@@ -60,35 +57,6 @@ class Owner(Host, Protocol):
 
     def on_result(self, message: Message, *, ok: bool) -> None:
         """A result that may move the backoff."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What to subscribe to, and how."""
-
-    topic: str
-    channel: str
-    target: Target
-    ordered: bool
-    greeting: Greeting
-    config: ConsumerConfig
-
-    @property
-    def detailed(self) -> bool:
-        """Whether messages carry offset and size."""
-        redesigned = self.target.partition is not None
-        config = self.config
-        wanted = config.positions or config.start_at is not None
-        return redesigned and (self.ordered or wanted or config.on_channel_lost == REWIND)
-
-    def command(self) -> bytes:
-        """The subscribe command."""
-        verb = commands.sub
-        if self.ordered:
-            verb = commands.sub_ordered
-        elif self.detailed:
-            verb = commands.sub_advanced
-        return verb(self.topic, self.channel, self.target.partition)
 
 
 class Subscription:
@@ -127,11 +95,10 @@ class Subscription:
     def hang_up(self) -> None:
         """End it from any thread; the reader wakes and reports."""
         self._abandoned = True
+        # While it is dialled there is only this to end it by.
+        self._wires.cut()
         if self.outbox:
             self.outbox.break_off()
-        else:
-            # While it is dialled there is only this to end it by.
-            self._wires.cut()
 
     @property
     def config(self) -> ConsumerConfig:
@@ -310,26 +277,11 @@ class Subscription:
         self.reader = reader = Reader(connection, decoder, outbox, self)
         self.outbox = outbox
         self.heard_at = monotonic()
-        self._line = self._name(connection)
+        self._line = _line_of(wish, connection)
         if self._abandoned:
             outbox.break_off()
         self._owner.on_subscribed(self)
         return reader.run()
-
-    def _name(self, connection: Connection) -> Line:
-        """The connection, as the trace log names it."""
-        partition = self.target.partition
-        # Dialled by hand, a redesigned nsqd is known by its version alone.
-        redesigned = partition is not None or connection.grant.dialect is Dialect.REDESIGNED
-        return Line(
-            self.topic,
-            self.channel,
-            partition,
-            self.target.name,
-            connection.transport.socket.local,
-            self.wish.greeting.offer.client_id,
-            redesigned,
-        )
 
     def on_messages(self, messages: list[Message]) -> None:
         """From the reader: hand over."""
@@ -350,3 +302,19 @@ class Subscription:
     def on_close_wait(self) -> None:
         """From the reader."""
         self.close_wait.set()
+
+
+def _line_of(wish: Wish, connection: Connection) -> Line:
+    """The connection, as the trace log names it."""
+    partition = wish.target.partition
+    # Dialled by hand, a redesigned nsqd is known by its version alone.
+    redesigned = partition is not None or connection.grant.dialect is Dialect.REDESIGNED
+    return Line(
+        wish.topic,
+        wish.channel,
+        partition,
+        wish.target.name,
+        connection.transport.socket.local,
+        wish.greeting.offer.client_id,
+        redesigned,
+    )

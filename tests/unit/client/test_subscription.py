@@ -9,7 +9,8 @@ import pytest
 
 from nsqsmart.client.message import Message
 from nsqsmart.client.standing import Standings
-from nsqsmart.client.subscription import Subscription, Wish
+from nsqsmart.client.subscription import Subscription
+from nsqsmart.client.wish import Wish
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, NsqError, ServerError
 from nsqsmart.names import Address
