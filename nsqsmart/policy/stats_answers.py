@@ -34,6 +34,8 @@ class ChannelStats:
         requeue_count: how often a message was requeued, since nsqd started.
         timeout_count: how often a message was not answered in time, since nsqd started.
         clients: connected consumers.
+        position: where it stands in the partition's log, in bytes; everything before it is
+            finished. None on an original nsqd.
         paused: delivers nothing.
         skipped: passes over everything (redesigned only).
     """
@@ -48,6 +50,7 @@ class ChannelStats:
     requeue_count: int = 0
     timeout_count: int = 0
     clients: int = 0
+    position: int | None = None
     paused: bool = False
     skipped: bool = False
 
@@ -66,6 +69,9 @@ class TopicStats:
         backend_depth: what of *depth* is on disk.
         message_count: messages it ever took; an original nsqd counts since it started.
         stored_bytes: size of the partition's log on disk; None on an original nsqd.
+        log_start: where the partition's log begins, in bytes since ever: what was before it is
+            cleaned away; None on an original nsqd.
+        log_end: where it ends.
         paused: passes nothing on to its channels (original only).
         channels: by name.
     """
@@ -78,6 +84,8 @@ class TopicStats:
     backend_depth: int = 0
     message_count: int = 0
     stored_bytes: int | None = None
+    log_start: int | None = None
+    log_end: int | None = None
     paused: bool = False
     channels: tuple[ChannelStats, ...] = ()
 
@@ -149,37 +157,40 @@ def _is_usable(entry: dict[str, Any]) -> bool:
 
 def _topic(entry: dict[str, Any], nsqd: str) -> TopicStats:
     redesigned = entry.get("topic_partition") is not None
+    # A redesigned one's depth is where the log ends; the beginning is cleaned away.
+    end = count_of(entry.get("backend_depth")) if redesigned else None
     channels = tuple(
-        _channel(each, redesigned=redesigned)
+        _channel(each, end)
         for each in dicts_of(entry.get("channels"))
         if is_valid_name(text_of(each.get("channel_name")))
     )
     name, messages = entry["topic_name"], count_of(entry.get("message_count"))
-    stored = count_of(entry.get("backend_depth"))
-    if not redesigned:
+    if end is None:
         return TopicStats(
             name,
             None,
             nsqd,
             depth=count_of(entry.get("depth")),
-            backend_depth=stored,
+            backend_depth=count_of(entry.get("backend_depth")),
             message_count=messages,
             paused=entry.get("paused") is True,
             channels=channels,
         )
+    start = count_of(entry.get("backend_start"))
     return TopicStats(
         name,
         int(entry["topic_partition"]),
         nsqd,
         leader=entry.get("is_leader") is True,
         message_count=messages,
-        # Its depth is where the log ends, in bytes since ever; the beginning is cleaned away.
-        stored_bytes=max(0, stored - count_of(entry.get("backend_start"))),
+        stored_bytes=max(0, end - start),
+        log_start=start,
+        log_end=end,
         channels=channels,
     )
 
 
-def _channel(entry: dict[str, Any], *, redesigned: bool) -> ChannelStats:
+def _channel(entry: dict[str, Any], end: int | None) -> ChannelStats:
     depth, in_flight, deferred = (
         count_of(entry.get(name)) for name in ("depth", "in_flight_count", "deferred_count")
     )
@@ -189,13 +200,14 @@ def _channel(entry: dict[str, Any], *, redesigned: bool) -> ChannelStats:
         entry["channel_name"],
         depth=depth,
         backend_depth=count_of(entry.get("backend_depth")),
-        unfinished=depth if redesigned else depth + in_flight + deferred,
+        unfinished=depth + in_flight + deferred if end is None else depth,
         in_flight=in_flight,
         deferred=deferred,
         message_count=count_of(entry.get("message_count")),
         requeue_count=count_of(entry.get("requeue_count")),
         timeout_count=count_of(entry.get("timeout_count")),
         clients=max(len(list_of(entry.get("clients"))), *map(count_of, known)),
+        position=None if end is None else max(0, end - count_of(entry.get("depth_size"))),
         paused=entry.get("paused") is True,
         skipped=entry.get("skipped") is True,
     )

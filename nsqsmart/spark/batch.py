@@ -7,7 +7,7 @@ a message once: what is drained goes through the spool, under a name that the Da
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic, time_ns
 
 import pyarrow as pa
@@ -16,21 +16,16 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.spark.connecting import pull
 from nsqsmart.spark.filling import read
+from nsqsmart.spark.offsets import OffsetsSource
 from nsqsmart.spark.options import ReadOptions
-from nsqsmart.spark.plan import Plan, Task, share
+from nsqsmart.spark.plan import Plan, share
+from nsqsmart.spark.ranges import read_range
 from nsqsmart.spark.schema import to_batch
-from nsqsmart.spark.spooling import Offset, SpoolSource, reading
+from nsqsmart.spark.spooling import SpoolSource, reading
 from nsqsmart.spark.survey import Survey
+from nsqsmart.spark.tasks import TaskPartition
 
 _DAY = 86400.0
-
-
-@dataclass
-class TaskPartition(InputPartition):
-    """One task; of a drained DataFrame *end* names its place in the spool."""
-
-    task: Task
-    end: Offset | None = None
 
 
 class DrainReader(DataSourceReader):
@@ -82,6 +77,23 @@ class PeekReader(DataSourceReader):
                     break
                 left -= len(messages)
                 yield to_batch(messages, headers=options.include_headers)
+
+
+class RangesReader(DataSourceReader):
+    """``readMode=offsets``: a range of each partition's log, as often as it is asked for."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """From ``startingOffsets`` to ``endingOffsets``."""
+        return [TaskPartition(task) for task in OffsetsSource(self._options).batch()]
+
+    def read(  # type: ignore[override] # it gets what partitions() gave
+        self, partition: TaskPartition
+    ) -> Iterator[pa.RecordBatch]:
+        """The messages of one range; on an executor."""
+        return read_range(self._options, partition.task)
 
 
 def plan_now(options: ReadOptions, most: int | None) -> Plan:

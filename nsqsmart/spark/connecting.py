@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nsqsmart import Admin, AdminConfig, ConsumerConfig, PullSubscription
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.plan import Task
@@ -20,6 +22,18 @@ def pull(options: ReadOptions, task: Task) -> PullSubscription:
         partition=task.partition,
         nsqd=task.nsqd if task.partition is None else None,
         **given,
+    )
+
+
+def pull_from(options: ReadOptions, task: Task, channel: str, position: Any) -> PullSubscription:
+    """A connection to the partition of *task*, on *channel*, which begins at *position*."""
+    given = {"max_in_flight": options.max_in_flight, **options.of(ConsumerConfig)}
+    return PullSubscription(
+        options.address,
+        task.topic,
+        channel,
+        partition=task.partition,
+        **{**given, "start_at": position},
     )
 
 

@@ -14,12 +14,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from nsqsmart.errors import ConfigError
-from nsqsmart.spark.batch import DrainReader, PeekReader
+from nsqsmart.spark.batch import DrainReader, PeekReader, RangesReader
 from nsqsmart.spark.options import ReadOptions, WriteOptions
 from nsqsmart.spark.publishing import check_columns
 from nsqsmart.spark.schema import spark_schema
 from nsqsmart.spark.sink import NsqBatchWriter, NsqStreamWriter
-from nsqsmart.spark.stream import SpoolStreamReader
+from nsqsmart.spark.stream import OffsetsStreamReader, SpoolStreamReader
 
 
 class NsqDataSource(DataSource):
@@ -43,13 +43,18 @@ class NsqDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's
         """Messages that wait now."""
         options = ReadOptions.parse(self.options)
+        if options.read_mode == "offsets":
+            return RangesReader(options)
         if options.mode == "peek":
             return PeekReader(options)
         return DrainReader(options, self._name)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """Messages as they come."""
-        return SpoolStreamReader(ReadOptions.parse(self.options))
+        options = ReadOptions.parse(self.options)
+        if options.read_mode == "offsets":
+            return OffsetsStreamReader(options)
+        return SpoolStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001
         """Publish a DataFrame."""

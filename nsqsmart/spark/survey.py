@@ -108,7 +108,7 @@ class Survey:
             stats = self.admin.stats(topic)
             missing.update(each.nsqd for each in stats.unreachable)
             for entry in stats.topics:
-                if not self._is_ours(topic, entry.partition):
+                if not self.is_ours(topic, entry.partition):
                     continue
                 for channel in entry.channels:
                     if channel.channel == self._options.channel:
@@ -120,7 +120,8 @@ class Survey:
                         clients += channel.clients
         return Sight(tuple(backlogs), held, tuple(sorted(missing)), redelivered, clients)
 
-    def _is_ours(self, topic: str, partition: int | None) -> bool:
+    def is_ours(self, topic: str, partition: int | None) -> bool:
+        """Whether the options choose it."""
         assigned = self._options.assign
         return assigned is None or partition is None or partition in assigned[topic]
 
@@ -128,5 +129,5 @@ class Survey:
         """Topics and their partitions, as far as the options choose; raises DiscoveryError."""
         for topic in self.topics():
             for target in self.admin.topology(topic).targets:
-                if self._is_ours(topic, target.partition):
+                if self.is_ours(topic, target.partition):
                     yield topic, target.partition

@@ -40,6 +40,7 @@ REDESIGNED_CHANNEL = {
     "channel_name": "c",
     "backlogs": 2,
     "depth": 5,
+    "depth_size": 300,
     "backend_depth": 5,
     "in_flight_count": 3,
     "deferred_count": 1,
@@ -108,10 +109,20 @@ def test_a_partition_of_a_redesigned_topic():
         requeue_count=4,
         timeout_count=6,
         clients=7,
+        position=600,
         skipped=True,
     )
     assert parse(REDESIGNED) == [
-        TopicStats("t", 1, NSQD, message_count=20, stored_bytes=700, channels=(channel,))
+        TopicStats(
+            "t",
+            1,
+            NSQD,
+            message_count=20,
+            stored_bytes=700,
+            log_start=200,
+            log_end=900,
+            channels=(channel,),
+        )
     ]
     assert not parse(REDESIGNED | {"is_leader": False})[0].leader
 
