@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import urllib.request
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
 
 import nsqsmart
+from nsqsmart.client.engine import Engine
 from nsqsmart.embedded import Cluster
 from nsqsmart.net.outbox import Outbox
 from tests.helpers import eventually
@@ -74,28 +75,31 @@ def all_finished(cluster: Cluster, topic: str = "t", channel: str = "c") -> None
 class RdyWatch:
     """What RDY every connection was told last, and whether all had more than they may together."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, most: int) -> None:
-        self.most = most
-        """What they may have; a lower one counts from the next raise on."""
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.told: list[int] = []
-        self.excess: list[list[int]] = []
+        self.excess: list[tuple[int, list[int]]] = []
         self._lock = threading.Lock()
-        self._outboxes: set[Outbox] = set()
+        self._outboxes: dict[Engine, set[Outbox]] = defaultdict(set)
         collect = Outbox._collect
 
         def watching(outbox: Outbox) -> bytes:
             before = outbox.rdy_sent
             data = collect(outbox)
             if outbox.rdy_sent != before:
-                self._note(outbox, outbox.rdy_sent > before)
+                self._note(outbox, raised=outbox.rdy_sent > before)
             return data
 
         patch.setattr(Outbox, "_collect", watching)
 
-    def _note(self, outbox: Outbox, raised: bool) -> None:
+    def _note(self, outbox: Outbox, *, raised: bool) -> None:
+        engine = outbox._on_dirty.__self__
         with self._lock:
-            self._outboxes.add(outbox)
+            mine = self._outboxes[engine]
+            mine -= {each for each in mine if each.broken}
+            mine.add(outbox)
             self.told.append(outbox.rdy_sent)
-            levels = [each.rdy_sent for each in self._outboxes if not each.broken]
-            if raised and sum(levels) > self.most:
-                self.excess.append(levels)
+            levels = [each.rdy_sent for each in mine]
+            # A lower bound counts from the next raise on.
+            most = engine.regulator._limits.max_in_flight
+            if raised and sum(levels) > most:
+                self.excess.append((most, levels))

@@ -73,7 +73,7 @@ def spread(cluster: Cluster, count: int) -> list[bytes]:
 @pytest.mark.parametrize("mode", ["adaptive", "level"])
 @pytest.mark.parametrize("most", [1, 3, 5])
 def test_no_more_than_allowed_run_at_once_however_turns_go(cluster, monkeypatch, mode, most):
-    watch = RdyWatch(monkeypatch, most)
+    watch = RdyWatch(monkeypatch)
     bodies = spread(cluster, 5)
     crowd = Crowd(0.005)
     with consume(cluster, crowd, max_in_flight=most, workers=8, rdy_mode=mode):
@@ -85,7 +85,7 @@ def test_no_more_than_allowed_run_at_once_however_turns_go(cluster, monkeypatch,
 
 
 def test_who_joins_while_handlers_run_brings_no_more_than_allowed(cluster, monkeypatch):
-    watch = RdyWatch(monkeypatch, 4)
+    watch = RdyWatch(monkeypatch)
     spread(cluster, 5)
     for nsqd in cluster.nsqds[1:]:
         cluster.kill(nsqd)
@@ -135,7 +135,7 @@ def test_never_more_than_the_server_takes(monkeypatch):
         cluster.create_topic("t")
         cluster.create_channel("t", "c")
         for mode in ("level", "adaptive"):
-            watch = RdyWatch(monkeypatch, 100)
+            watch = RdyWatch(monkeypatch)
             handled = Handled()
             with consume(cluster, handled, rdy_mode=mode):
                 publish(cluster, *numbered(300))
@@ -144,14 +144,12 @@ def test_never_more_than_the_server_takes(monkeypatch):
 
 
 def test_less_in_flight_than_connections_and_more_again(cluster, monkeypatch):
-    watch = RdyWatch(monkeypatch, 8)
+    watch = RdyWatch(monkeypatch)
     handled = Handled()
     with consume(cluster, handled, max_in_flight=8, rdy_mode="level") as consumer:
         eventually(lambda: rdys(consumer) == [2, 2, 2, 2])
         for most in (3, 1, 0, 8, 2):
-            watch.most = max(watch.most, most)
             consumer.set_max_in_flight(most)
-            watch.most = most
             eventually(lambda most=most: sum(rdys(consumer)) == most)
         bodies = spread(cluster, 10)
         eventually(lambda: handled.counts() == Counter(bodies))
@@ -160,7 +158,7 @@ def test_less_in_flight_than_connections_and_more_again(cluster, monkeypatch):
 
 
 def test_a_backoff_ends_whatever_becomes_of_its_connections(cluster, monkeypatch):
-    watch = RdyWatch(monkeypatch, 20)
+    watch = RdyWatch(monkeypatch)
     handled = Handled()
     bad = threading.Event()
     bad.set()
