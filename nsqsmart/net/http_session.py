@@ -22,7 +22,7 @@ from urllib3.exceptions import HTTPError
 
 from nsqsmart.errors import ConnectError, DiscoveryError
 from nsqsmart.names import Address
-from nsqsmart.net.resolving import resolve
+from nsqsmart.net.resolving import Resolved, resolve
 from nsqsmart.net.sockets import NOSIGNAL
 from nsqsmart.net.wires import Wires
 
@@ -130,7 +130,7 @@ class _Connection(HTTPConnection):
 
     def _new_conn(self) -> socket.socket:
         failure: OSError | None = None
-        for family, sockaddr in resolve(Address(self.host, self.port or 80), self._until.at):
+        for family, sockaddr in self._resolve():
             sock = socket.socket(family, socket.SOCK_STREAM)
             try:
                 self._wires.add(sock)
@@ -144,6 +144,9 @@ class _Connection(HTTPConnection):
             else:
                 return sock
         raise failure or OSError("the name has no address")
+
+    def _resolve(self) -> list[Resolved]:
+        return resolve(Address(self.host, self.port or 80), self._until.at, self._wires)
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # of the base class's base
         if self.sock is None:

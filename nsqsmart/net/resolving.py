@@ -19,6 +19,7 @@ from typing import NamedTuple
 from nsqsmart.errors import ConnectError
 from nsqsmart.names import Address
 from nsqsmart.net.threads import spawn
+from nsqsmart.net.wires import Wires
 
 # What getaddrinfo encodes names with. Imported now: a child that is forked while a thread does it
 # would wait for that thread's lock for ever.
@@ -56,8 +57,11 @@ _known: dict[Address, tuple[float, list[Resolved]]] = {}
 _open: dict[tuple[int, Address], _Question] = {}
 
 
-def resolve(address: Address, deadline: float) -> list[Resolved]:
-    """Every address of the host; raises ConnectError when it has none or time is up."""
+def resolve(address: Address, deadline: float, wires: Wires | None = None) -> list[Resolved]:
+    """Every address of the host; raises ConnectError when it has none or time is up.
+
+    *wires* can end the wait.
+    """
     numeric = _numeric(address)
     if numeric:
         return numeric
@@ -67,9 +71,13 @@ def resolve(address: Address, deadline: float) -> list[Resolved]:
     answers: SimpleQueue[Answer] = SimpleQueue()
     _ask_on_a_thread(address, answers)
     try:
+        if wires:
+            wires.add(answers)
         answer = answers.get(timeout=max(0.0, deadline - monotonic()))
     except Empty:
         raise ConnectError(f"name {address.host!r} was not resolved in time") from None
+    except ConnectionAbortedError as error:
+        answer = error
     if isinstance(answer, OSError):
         raise ConnectError(f"name {address.host!r} cannot be resolved: {answer}") from answer
     return answer

@@ -39,7 +39,7 @@ def dial(
     *wires* know of the socket from before it connects.
     """
     failure: OSError | None = None
-    found = resolve(address, deadline)
+    found = resolve(address, deadline, wires)
     for position, resolved in enumerate(found):
         left = deadline - (now := monotonic())
         if left <= 0:

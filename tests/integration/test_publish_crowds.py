@@ -201,6 +201,31 @@ def test_forty_threads_that_fail_at_once_make_one_lookup_and_all_get_its_picture
     assert bodies(cluster) == {b"warm": 1} | {b"%d" % number: 1 for number in range(THREADS)}
 
 
+def test_forty_threads_that_lose_a_node_at_once_make_one_lookup():
+    """On an original cluster they go elsewhere without waiting for it."""
+    options = {"pool_size": THREADS, "lookupd_min_refresh_interval": 60}
+    with Cluster(dialect="original", nsqds=2, lookupds=1) as cluster:
+        cluster.create_topic("t")
+        with nsqsmart.Producer(cluster.url, **options) as producer:
+            producer.publish("t", b"warm")
+            producer.publish("t", b"warm")
+            shared(producer).directory._entries["t"].asked_at -= 60
+            asked = len(cluster.log.of("GET /lookup"))
+            cluster.kill(cluster.nsqds[0])
+            receipts: list[nsqsmart.Receipt] = []
+            with in_time(1):
+                together(
+                    THREADS,
+                    lambda number: receipts.append(
+                        producer.publish("t", b"%d" % number, timeout=10)
+                    ),
+                )
+            check_free(producer)
+        assert {receipt.nsqd for receipt in receipts} == {cluster.nsqds[1].name}
+        assert max(receipt.attempts for receipt in receipts) == 2
+        assert len(cluster.log.of("GET /lookup")) == asked + 1
+
+
 def test_forty_threads_find_a_topic_by_one_lookup(cluster):
     with nsqsmart.Producer(cluster.url) as producer:
         together(THREADS, lambda number: producer.publish("t", b"%d" % number, timeout=10))

@@ -11,7 +11,13 @@ import pytest
 
 import nsqsmart
 from nsqsmart.embedded import Cluster, faults
-from nsqsmart.errors import DiscoveryError, Outcome, PartitionUnavailable
+from nsqsmart.errors import (
+    ClientClosed,
+    DiscoveryError,
+    Outcome,
+    PartitionUnavailable,
+    PublishFailed,
+)
 from nsqsmart.net import resolving
 from tests.helpers import eventually
 from tests.integration.publishing import bodies, check_free, failure, in_time, shared
@@ -302,6 +308,26 @@ def test_a_name_hangs(hanging, url):
             assert "hangs.test" in str(error)
     # One thread is in it, however many wait.
     assert hanging == ["hangs.test"]
+
+
+@pytest.mark.parametrize("url", ["nsq://hangs.test:4150", "nsq+lookupd://hangs.test:4161"])
+def test_a_producer_is_closed_while_a_name_hangs(hanging, url):
+    producer = nsqsmart.Producer(url, dial_timeout=40, lookupd_request_timeout=40)
+    failed: list[PublishFailed] = []
+
+    def publish() -> None:
+        with pytest.raises(PublishFailed) as caught:
+            producer.publish("t", b"x", timeout=90)
+        failed.append(caught.value)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    eventually(lambda: hanging)
+    with in_time(0):
+        producer.close(timeout=0)
+        thread.join()
+    assert failed[0].outcome is Outcome.NOT_SENT
+    assert isinstance(failed[0].__cause__, ClientClosed)
 
 
 def test_the_name_of_one_of_two_nsqds_hangs(hanging):

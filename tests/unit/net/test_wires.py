@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import socket
 import threading
+from queue import SimpleQueue
 from time import monotonic
 
 import pytest
@@ -33,6 +34,13 @@ def test_who_waits_is_woken_and_who_comes_later_is_refused():
         with pytest.raises(ConnectionAbortedError, match="closed"):
             wires.add(theirs)
     wires.cut()
+
+
+def test_who_waits_for_an_answer_gets_that_it_is_over():
+    wires, answers = Wires(), SimpleQueue()
+    wires.add(answers)
+    wires.cut()
+    assert isinstance(answers.get(timeout=5), ConnectionAbortedError)
 
 
 def test_none_is_kept_alive():
