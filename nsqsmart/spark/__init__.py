@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING
 from nsqsmart.spark.requirements import check_java, check_packages
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["register", "session"]
+__all__ = ["for_ordered_publish", "register", "session"]
 
 _LOCAL = "local[*]"
 
@@ -75,3 +75,15 @@ def register(spark: SparkSession) -> None:
 
     spark.dataSource.register(NsqDataSource)
     reach_streaming(spark)
+
+
+def for_ordered_publish(
+    frame: DataFrame, key: str, tasks: int, *, order_by: str | None = None
+) -> DataFrame:
+    """*frame*, arranged so that the sink keeps the order of each key.
+
+    All rows of one key are in one of *tasks* tasks, sorted by the column *order_by*; without it in
+    whatever order they arrive there.
+    """
+    arranged = frame.repartition(tasks, key)
+    return arranged if order_by is None else arranged.sortWithinPartitions(order_by)

@@ -9,7 +9,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ import nsqsmart
 from nsqsmart.embedded import Cluster
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from nsqsmart.spark.options import ReadOptions
 
 TOPIC, CHANNEL = "orders", "archive"
@@ -61,3 +64,27 @@ def told(cluster: Cluster, tmp_path: Path) -> Callable[..., ReadOptions]:
         return ReadOptions.parse(base | {name: str(value) for name, value in more.items()})
 
     return tell
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on this machine; skipped, or failed if it is required, where there is no Java."""
+    from nsqsmart.errors import ConfigError
+
+    try:
+        from nsqsmart.spark import session
+
+        made = session(
+            "tests",
+            spark_master="local[2,4]",  # four attempts at a task
+            spark_ui_enabled="false",
+            spark_sql_shuffle_partitions="2",
+            spark_sql_warehouse_dir=str(tmp_path_factory.mktemp("warehouse")),
+        )
+    except ConfigError as error:
+        if "spark" in os.environ.get("NSQSMART_REQUIRE", ""):
+            raise
+        pytest.skip(str(error))
+    made.sparkContext.setLogLevel("OFF")
+    yield made
+    made.stop()
