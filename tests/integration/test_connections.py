@@ -195,6 +195,15 @@ def test_heartbeats_are_answered_while_every_worker_is_busy():
     assert said.count(b"NOP") >= 3
 
 
+def test_a_peer_that_falls_silent_is_dialled_again():
+    """Nothing ends its connection but that no heartbeat comes."""
+    silent = subscribed(lambda line: None, message_frame(1, b"last"), speak=lambda t: t.stall())
+    healthy = subscribed(lambda line: None, message_frame(2, b"again"))
+    handled = Handled()
+    with Peer(silent, healthy) as nsqd, consume(nsqd.url, handled, heartbeat_interval=1):
+        eventually(lambda: handled.bodies() == [b"last", b"again"])
+
+
 def test_a_server_that_stalls_is_left_for_the_next_leader():
     with Cluster(nsqds=3, replication_timeout=0.1) as cluster:
         cluster.create_topic("t", partitions=1, replicas=3)
