@@ -91,6 +91,7 @@ class Directory:
     ) -> None:
         self._config = config
         self._access = access
+        self._wires = wires
         self._direct = () if endpoint.discovers else endpoint.addresses
         self._lookup = make_lookup(endpoint, config, wires) if endpoint.discovers else None
         self._lock = threading.Lock()  # guards the entries
@@ -184,6 +185,11 @@ class Directory:
                 waiting, entry.waiting = entry.waiting, set()
             for each in waiting:
                 wake(each)
+
+    def abort(self) -> None:
+        """End every lookup under way, and let none begin; from any thread."""
+        if self._wires:
+            self._wires.cut()
 
     def doubt(self, topic: str, refused: Refused) -> None:
         """An error has proved *refused* wrong, and ends a call that will not look up itself."""

@@ -33,6 +33,7 @@ from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.lookup import READ
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.ticker import Ticker
+from nsqsmart.net.wires import Wires
 from nsqsmart.policy.topology import Target, Topology
 
 log = logging.getLogger("nsqsmart")
@@ -73,7 +74,7 @@ class Engine:
         self.subscriptions: set[Subscription] = set()
         self._answered = 0
         self._first_error: SubscribeError | None = None
-        self.directory = Directory(endpoint, config, READ)
+        self.directory = Directory(endpoint, config, READ, Wires())
         self.keeper = Keeper(self.directory, self.topic, self._subscribe)
         self.holdings = Holdings(self)
         self.standings = Standings(config)

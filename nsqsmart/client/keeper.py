@@ -85,6 +85,7 @@ class Keeper:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        self._directory.abort()
         if self._thread and self._thread is not threading.current_thread():
             self._thread.join(max(0.0, deadline - monotonic()))
 

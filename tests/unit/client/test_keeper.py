@@ -24,6 +24,8 @@ def node(host: str) -> Node:
 class Directory:
     """Gives the picture it is told; notes what was refused."""
 
+    aborted = False
+
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.generation = 0
@@ -57,6 +59,9 @@ class Directory:
 
     def due(self, topic: str) -> float:
         return self.stale_at
+
+    def abort(self) -> None:
+        self.aborted = True
 
 
 class Kept:
@@ -249,3 +254,4 @@ def test_after_close_nothing_begins(world):
     world.directory.draw({0: "a"})
     world.keeper._begin(0, Target.at(node("a"), 0), world.directory.picture)
     assert world.begun == []
+    assert world.directory.aborted
