@@ -147,7 +147,11 @@ def http_script(answer: Callable[[str], bytes]) -> Script:
 
 
 def lookup_of(
-    leaders: dict[int, tuple[str, int]], *, ordered: bool = False, count: int = 0
+    leaders: dict[int, tuple[str, int]],
+    *,
+    ordered: bool = False,
+    count: int = 0,
+    extend_support: bool = False,
 ) -> Script:
     """A redesigned lookup that names these leaders for every topic; *leaders* may be changed."""
 
@@ -158,7 +162,11 @@ def lookup_of(
             str(number): {"broadcast_address": host, "tcp_port": port, "http_port": 1}
             for number, (host, port) in leaders.items()
         }
-        meta = {"partition_num": count or len(leaders), "ordered": ordered}
+        meta = {
+            "partition_num": count or len(leaders),
+            "ordered": ordered,
+            "extend_support": extend_support,
+        }
         found = {"channels": ["c"], "meta": meta, "partitions": partitions, "producers": []}
         return http_answer(200, json.dumps(found).encode())
 

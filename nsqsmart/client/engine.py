@@ -159,6 +159,8 @@ class Engine:
                 self._first_error = self._first_error or error
             self._changed.notify_all()
         self.regulator.remove(subscription)
+        # The next connection of an ordered partition waits for what is in hand.
+        self.holdings.drop_expired()
         self.keeper.lost(subscription, moved=is_moved(reason) or is_mismatch(reason))
         if isinstance(error, NotAuthorized):
             self._on_stop(error)

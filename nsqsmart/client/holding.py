@@ -80,12 +80,20 @@ class Holdings:
             return list(self._busy)
 
     def drop_expired(self) -> None:
-        """Forget what nobody may answer any more: whoever tries is told that it is too late."""
+        """Forget what nobody may answer any more: whoever tries is told that it is too late.
+
+        A ``with`` block on an ordered message is a handler that runs: its partition waits for it.
+        """
+        ended: list[Message] = []
         with self._changed:
             for message in list(self._held):
-                if not message.subscription.live or (message.expired and message.lane is None):
+                if self._is_over(message):
                     self._forget(message)
                     message.subscription.forget(message)
+                    ended.append(message)
+        for message in ended:
+            if message.lane is not None:
+                message.lane.done(message, finished=False)
 
     def give_back(self) -> None:
         """At close: REQ 0 of all there is."""
@@ -96,6 +104,11 @@ class Holdings:
             self.requeued += len(held)
         for message in held:
             message.give_back()
+
+    def _is_over(self, message: Message) -> bool:
+        if message.lane is not None:
+            return not message.subscription.live and message not in self._busy
+        return message.expired or not message.subscription.live
 
     def _forget(self, message: Message) -> None:
         self._held.discard(message)

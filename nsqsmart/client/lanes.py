@@ -61,9 +61,11 @@ class Lane:
     def __init__(self, subscription: Line, owner: Host) -> None:
         self._subscription = subscription
         self._owner = owner
-        self._lock = threading.Lock()  # guards the two below
+        self._lock = threading.Lock()  # guards the four below
         self._in_hand: Message | None = None
         self._waiting: deque[Message] = deque()
+        self._follows = False  # another lane, whose message is still in hand
+        self._successor: Lane | None = None
         self._order = OrderCheck()
         self._failing = -1
         self._failures = 0
@@ -79,11 +81,46 @@ class Lane:
             self._subscription.hang_up()
             return
         with self._lock:
-            if self._in_hand is not None:
+            if self._in_hand is not None or self._follows:
                 self._waiting.append(message)
                 return
             self._in_hand = message
         self._owner.deliver([message])
+
+    def follow(self, before: Lane) -> None:
+        """Begin only when the handler of *before* has ended, whose connection is gone.
+
+        The new leader sends again what is still being handled.
+        """
+        with self._lock:
+            self._follows = True
+        if not before.end_with(self):
+            self.begin()
+
+    def end_with(self, successor: Lane) -> bool:
+        """Nothing more is handled here; whether *successor* has to wait for what is in hand."""
+        with self._lock:
+            dropped = list(self._waiting)
+            self._waiting.clear()
+            busy = self._in_hand is not None or self._follows
+            self._successor = successor if busy else None
+        for message in dropped:
+            message.answered = True
+            self._subscription.forget(message)
+        return busy
+
+    def begin(self) -> None:
+        """What this lane has followed has ended."""
+        following: Message | None = None
+        with self._lock:
+            self._follows = False
+            successor = self._successor
+            if successor is None and self._waiting:
+                following = self._in_hand = self._waiting.popleft()
+        if successor is not None:
+            successor.begin()
+        elif following is not None:
+            self._owner.deliver([following])
 
     def done(self, message: Message, *, finished: bool) -> None:
         """From the worker: its handler has ended; the next one may go."""
@@ -100,13 +137,19 @@ class Lane:
             if self._waiting:
                 following = self._waiting.popleft()
             self._in_hand = following
+            successor = self._successor if following is None else None
+        self._finish_copies(copies)
+        if following is not None:
+            self._owner.deliver([following])
+        elif successor is not None:
+            successor.begin()
+
+    def _finish_copies(self, copies: list[Message]) -> None:
         for copy in copies:
             copy.answered = True
             self._subscription.acknowledge(copy)
             if copy.life is not None:
                 copy.life.note("duplicate")
-        if following is not None:
-            self._owner.deliver([following])
 
     def _is_copy(self, message: Message) -> bool:
         return self._waiting[0].internal_id == message.internal_id

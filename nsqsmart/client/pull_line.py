@@ -131,7 +131,7 @@ class PullLine:
     def _admit(self, messages: list[Message]) -> None:
         self._line.begin(messages)
         if self.gate is not None and not self.gate.is_open:
-            messages = pass_gate(self.gate, messages, self.forget)
+            messages = pass_gate(self.gate, messages)
         if self.wish.ordered:
             messages = self._hand.in_order(messages, self._waiting, self.wish.config)
         self._waiting += messages
@@ -197,7 +197,7 @@ class PullLine:
 
     def send_requeue(self, message: Message, delay: float) -> None:
         """REQ, now."""
-        self.requeue(message, delay, backoff=False)
+        self._say(commands.req(message.id, round(delay * 1000)))
 
     def hold(self, message: Message) -> Holder:
         """There is no handler to take it from."""

@@ -7,11 +7,11 @@ with the nsqd that leads it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
 from nsqsmart.client.addressing import http_address
+from nsqsmart.client.lanes import Lane
 from nsqsmart.client.message import Message
 from nsqsmart.config import ClientConfig, ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError
@@ -35,7 +35,7 @@ _CHECKS = 3
 _FEW = 1024
 
 
-class Stood(Protocol):
+class Placed(Protocol):
     """A subscription, as far as its channel's place is concerned."""
 
     topic: str
@@ -46,12 +46,14 @@ class Stood(Protocol):
     def ordered(self) -> bool:
         """Whether its messages come one by one."""
 
-    @property
-    def in_flight(self) -> int:
-        """Messages received and not answered yet."""
-
     def describe(self) -> str:
         """For logs."""
+
+
+class Stood(Placed, Protocol):
+    """One that replaces another when that is lost."""
+
+    lane: Lane | None
 
 
 class Memory:
@@ -63,16 +65,17 @@ class Memory:
     def __init__(self) -> None:
         self.begun = self.rewound = False
         self.gate: Gate | None = None
+        self._lane: Lane | None = None
         self.failed_checks = 0
         self._finished = False
         self._open: dict[int, Message] = {}
         self._unnumbered = 0
         self._most = _FEW
 
-    def take(self, messages: list[Message], forget: Callable[[Message], None]) -> list[Message]:
-        """*messages*, with offsets, were received; *forget* is called with stragglers."""
+    def take(self, messages: list[Message]) -> list[Message]:
+        """*messages*, with offsets, were received; those that are no stragglers."""
         if self.gate is not None:
-            messages = pass_gate(self.gate, messages, forget)
+            messages = pass_gate(self.gate, messages)
             if self.gate.is_open:
                 self.gate = None
         known = self._open
@@ -82,6 +85,12 @@ class Memory:
             self._forget_finished()
             self._most = max(_FEW, 2 * len(self._open))
         return messages
+
+    def hand_over(self, lane: Lane) -> None:
+        """*lane* is that of a new connection: it waits for what the one before has in hand."""
+        before, self._lane = self._lane, lane
+        if before is not None:
+            lane.follow(before)
 
     def count(self, unfinished: int) -> None:
         """So many messages without offsets were not answered when the connection ended."""
@@ -134,6 +143,8 @@ class Standings:
             memory.begun = True
         elif (known := memory.remember()).unfinished:
             self._compare(stood, memory, known)
+        if stood.lane is not None:
+            memory.hand_over(stood.lane)
         return memory
 
     def _compare(self, stood: Stood, memory: Memory, known: Remembered) -> None:
@@ -173,17 +184,20 @@ class Standings:
         memory.rewound = True
 
 
-def pass_gate(
-    gate: Gate, messages: list[Message], forget: Callable[[Message], None]
-) -> list[Message]:
+def pass_gate(gate: Gate, messages: list[Message]) -> list[Message]:
     """Those of *messages* that *gate* lets in; the others are neither finished nor handled."""
     kept = []
     for message in messages:
-        if gate.admits(message.offset or 0, message.timestamp):
+        offset = message.offset or 0
+        if gate.admits(offset, message.timestamp, message.attempts):
             kept.append(message)
+            continue
+        log.info("%r was read before the channel was set elsewhere: it is dropped", message)
+        message.taken = True
+        if gate.is_early(offset):
+            message.subscription.send_requeue(message, 0.0)
         else:
-            log.info("%r is from before the channel was set elsewhere: it is dropped", message)
-            forget(message)
+            message.subscription.forget(message)
     return kept
 
 
@@ -196,7 +210,7 @@ def check_start(target: Target) -> None:
         )
 
 
-def begin_at(stood: Stood, text: str, config: ClientConfig) -> Gate:
+def begin_at(stood: Placed, text: str, config: ClientConfig) -> Gate:
     """Set the channel to a position as the server writes it; see :meth:`Standings.settle`."""
     standing = look(stood, config, _PATIENCE)
     if standing is None:
@@ -204,7 +218,7 @@ def begin_at(stood: Stood, text: str, config: ClientConfig) -> Gate:
     return set_offset(stood, text, standing, config)
 
 
-def look(stood: Stood, config: ClientConfig, patience: float) -> Standing | None:
+def look(stood: Placed, config: ClientConfig, patience: float) -> Standing | None:
     """Where the channel stands; raises DiscoveryError where there is no answer."""
     partition = stood.target.partition or 0
     query = (
@@ -220,7 +234,7 @@ def look(stood: Stood, config: ClientConfig, patience: float) -> Standing | None
         return parse_standing(*http.get(server, "/stats", query), partition, stood.channel)
 
 
-def set_offset(stood: Stood, text: str, standing: Standing, config: ClientConfig) -> Gate:
+def set_offset(stood: Placed, text: str, standing: Standing, config: ClientConfig) -> Gate:
     """Let the channel go on at *text*; what it had read before is kept out by the gate."""
     query = (
         ("topic", stood.topic),

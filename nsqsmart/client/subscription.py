@@ -288,7 +288,7 @@ class Subscription:
         if self._line is not None:
             self._line.begin(messages)
         if self._memory is not None and self.wish.detailed:
-            messages = self._memory.take(messages, self.forget)
+            messages = self._memory.take(messages)
         if self.lane is None:
             self._owner.deliver(messages)
             return

@@ -61,7 +61,8 @@ class Gate:
 
     One or two such messages may still come; once one at the position is there, or behind it, all
     are let in. *floor* is an offset, *since* a time in nanoseconds since the epoch, and *first* the
-    offset that the first message of an ordered partition must have: a later one is kept out, once.
+    offset that the first message of an ordered partition must have: a later one is kept out, and
+    given back, for somebody else may have the first one; then it comes again.
     """
 
     def __init__(self, floor: int = 0, since: int = 0, first: int | None = None) -> None:
@@ -71,22 +72,20 @@ class Gate:
         self._kept_out: int | None = None
         self.is_open = False
 
-    def admits(self, offset: int, timestamp: int) -> bool:
+    def admits(self, offset: int, timestamp: int, attempts: int) -> bool:
         """Whether the next message is for the handlers."""
         if not self.is_open:
             if offset < self._floor or timestamp < self._since:
                 return False
-            if self._is_early(offset):
+            if self.is_early(offset) and attempts == 1 and self._kept_out in (None, offset):
                 self._kept_out = offset
                 return False
             self.is_open = True
         return True
 
-    def _is_early(self, offset: int) -> bool:
-        """Behind the first one, and before it came; the same again is no other."""
-        if self._first is None or offset <= self._first:
-            return False
-        return self._kept_out in (None, offset)
+    def is_early(self, offset: int) -> bool:
+        """Whether it is behind the one that has to come first."""
+        return self._first is not None and offset > self._first
 
 
 def gate_of(text: str, start: int, end: int, *, ordered: bool) -> Gate:

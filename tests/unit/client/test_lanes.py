@@ -36,6 +36,7 @@ class World:
         self.sent: list[tuple[object, ...]] = []
         self.calls: list[tuple[float, Callable[[], None]]] = []
         self.violations: list[tuple[int, int]] = []
+        self.forgotten: list[Message] = []
         self.lane = Lane(self, self)
 
     def deliver(self, messages: list[Message]) -> None:
@@ -56,6 +57,9 @@ class World:
 
     def send_requeue(self, message: Message, delay: float) -> None:
         self.sent.append(("REQ", message.internal_id, delay))
+
+    def forget(self, message: Message) -> None:
+        self.forgotten.append(message)
 
     def hang_up(self) -> None:
         self.ended = True
@@ -275,3 +279,48 @@ def test_a_rewind_is_told_and_no_violation(world, caplog):
     assert world.numbers() == [5, 3]
     assert "goes back to offset 300" in caplog.text
     assert not world.violations
+
+
+def test_a_new_connection_waits_for_what_the_one_before_has_in_hand():
+    old, new = World(), World()
+    first, waiting = old.offer(1), old.offer(2)
+    new.lane.follow(old.lane)
+    # What waited there is the server's again.
+    assert old.forgotten == [waiting]
+    assert old.numbers() == [1]
+    again, _ = new.offer(1), new.offer(2)
+    assert new.numbers() == []
+    old.lane.done(first, finished=False)
+    assert new.numbers() == [1]
+    new.lane.done(again, finished=True)
+    assert new.numbers() == [2]
+
+
+def test_with_nothing_in_hand_it_begins_at_once():
+    old, new = World(), World()
+    old.lane.done(old.offer(1), finished=True)
+    new.lane.follow(old.lane)
+    new.offer(2)
+    assert new.numbers() == [2]
+
+
+def test_several_connections_may_come_and_go_meanwhile():
+    old, middle, new = World(), World(), World()
+    first = old.offer(1)
+    middle.lane.follow(old.lane)
+    lost = middle.offer(1)
+    new.lane.follow(middle.lane)
+    assert middle.forgotten == [lost]
+    new.offer(1)
+    assert (middle.numbers(), new.numbers()) == ([], [])
+    old.lane.done(first, finished=False)
+    assert (middle.numbers(), new.numbers()) == ([], [1])
+
+
+def test_what_was_followed_and_ended_before_anything_came_holds_nothing_up():
+    old, new = World(), World()
+    first = old.offer(1)
+    new.lane.follow(old.lane)
+    old.lane.done(first, finished=False)
+    new.offer(1)
+    assert new.numbers() == [1]

@@ -87,7 +87,7 @@ SECOND = 1_000_000_000
 def test_stragglers_are_kept_out(text, ordered, offsets, admitted):
     gate = gate_of(text, 40, 700, ordered=ordered)
     assert not gate.is_open
-    assert [offset for offset in offsets if gate.admits(offset, SECOND)] == admitted
+    assert [offset for offset in offsets if gate.admits(offset, SECOND, 1)] == admitted
     assert gate.is_open
 
 
@@ -95,8 +95,19 @@ def test_stragglers_from_before_a_time():
     gate = gate_of("timestamp:5", 0, 700, ordered=True)
     times = [4 * SECOND, 5 * SECOND - 1, 5 * SECOND, 4 * SECOND]
     # Behind the first one the server's clocks may differ: nothing is kept out any more.
-    assert [gate.admits(0, each) for each in times] == [False, False, True, True]
+    assert [gate.admits(0, each, 1) for each in times] == [False, False, True, True]
 
 
 def test_a_gate_for_everything():
-    assert Gate().admits(0, 0)
+    assert Gate().admits(0, 0, 1)
+
+
+def test_what_was_given_back_and_comes_again_is_let_in():
+    """Somebody else has the first one."""
+    gate = gate_of("virtual_queue:62", 0, 700, ordered=True)
+    assert not gate.admits(93, SECOND, 1)
+    assert gate.is_early(93)
+    assert not gate.is_early(62)
+    assert not gate.admits(93, SECOND, 1)
+    assert gate.admits(93, SECOND, 2)
+    assert gate.is_open
