@@ -146,7 +146,7 @@ class Lane:
 
     def _finish_copies(self, copies: list[Message]) -> None:
         for copy in copies:
-            copy.answered = True
+            copy.answered = copy.finished = True
             self._subscription.acknowledge(copy)
             if copy.life is not None:
                 copy.life.note("duplicate")

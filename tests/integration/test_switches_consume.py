@@ -1,0 +1,215 @@
+"""Consuming, ordered and not, while leaders move and nodes are lost (cluster 5.1, 8 and 9).
+
+Every row prints what came of it (``pytest -s``). Of what was acknowledged nothing is lost on
+channels that have had a first FIN, and on ordered topics order holds and no message is ever in two
+handlers at once. The embedded cluster plays the rows in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from time import monotonic
+from typing import Any, NamedTuple
+
+import pytest
+
+from nsqsmart.embedded import Cluster
+from tests import sites
+from tests.helpers import eventually
+from tests.integration.flowing import Flow, Outcome
+from tests.sites import EmbeddedSite, Led, real_site
+
+PARTITIONS = 2
+_PATIENCE, _PATIENCE_EMBEDDED = 180, 20
+_rows = count(1)
+
+
+class Scene(NamedTuple):
+    """Where a row is played, with an ordered and a plain topic."""
+
+    site: Led
+    flows: dict[bool, Flow]
+    replicas: int
+    before: int
+    """Messages handled in every partition between two events."""
+
+    def until(self, condition: Callable[[], Any], what: str) -> None:
+        if self.site.slow:
+            eventually(condition, _PATIENCE, what, every=0.2)
+        else:
+            eventually(condition, _PATIENCE_EMBEDDED, what, every=0.02)
+
+    def goes_on(self) -> None:
+        for flow in self.flows.values():
+            goal = {p: flow.finished(p) + self.before for p in flow.partitions}
+            self.until(
+                lambda flow=flow, goal=goal: all(flow.finished(p) >= n for p, n in goal.items()),
+                f"{flow.topic} goes on",
+            )
+
+    def is_whole(self) -> bool:
+        full = dict.fromkeys(range(PARTITIONS), self.replicas)
+        return all(self.site.in_sync(flow.topic) == full for flow in self.flows.values())
+
+    def leader(self) -> str:
+        return self.site.leaders(self.flows[True].topic)[0]
+
+    def follower(self) -> str:
+        leaders = self.site.leaders(self.flows[True].topic).values()
+        return next(node for node in self.site.nodes if node not in leaders)
+
+    def lose(self, node: str, end: Callable[[str], None], back: Callable[[str], None]) -> None:
+        """Take *node* away until nobody waits for it any more, and give it back."""
+        ordered = self.flows[True]
+        topology = ordered.consumer._engine.keeper.topology
+        leads = self.leader() == node
+        address = topology.leaders[0].address if leads else None
+        gone = ordered.on(address)
+        end(node)
+        try:
+            self.until(lambda: not self.is_whole(), "the loss is noticed")
+            if self.replicas > 2:
+                self.goes_on()
+            elif leads and self.site.slow:
+                # Without a majority nothing is written; what was can be read, off and on.
+                self.until(lambda: ordered.is_elsewhere(gone), "another one leads")
+        finally:
+            back(node)
+        self.until(self.is_whole, "it is back")
+
+
+def leader_moves(scene: Scene) -> None:
+    old, topic = scene.leader(), scene.flows[True].topic
+    scene.site.move_leader(topic, 0)
+    scene.until(lambda: scene.site.leaders(topic).get(0, old) != old, "another one leads")
+
+
+def leader_terminated(scene: Scene) -> None:
+    scene.lose(scene.leader(), scene.site.terminate, scene.site.restart)
+
+
+def leader_killed(scene: Scene) -> None:
+    scene.lose(scene.leader(), scene.site.kill, scene.site.restart)
+
+
+def leader_hangs(scene: Scene) -> None:
+    scene.lose(scene.leader(), scene.site.hang, scene.site.wake)
+
+
+def follower_terminated(scene: Scene) -> None:
+    scene.lose(scene.follower(), scene.site.terminate, scene.site.restart)
+
+
+def follower_killed(scene: Scene) -> None:
+    scene.lose(scene.follower(), scene.site.kill, scene.site.restart)
+
+
+def follower_hangs(scene: Scene) -> None:
+    scene.lose(scene.follower(), scene.site.hang, scene.site.wake)
+
+
+ROWS = [
+    leader_moves,
+    leader_terminated,
+    leader_killed,
+    leader_hangs,
+    follower_terminated,
+    follower_killed,
+    follower_hangs,
+]
+
+
+def play(
+    site: Led,
+    topics: dict[bool, str],
+    replicas: int,
+    row: Callable[[Scene], None],
+    before: int,
+    pace: float,
+    **options: Any,
+) -> list[Outcome]:
+    """Let messages flow, play *row* in the middle, and judge."""
+    mark = f"{row.__name__}-{next(_rows)}"
+    flows = {
+        ordered: Flow(site.url, topic, PARTITIONS, mark, pace, options)
+        for ordered, topic in topics.items()
+    }
+    scene = Scene(site, flows, replicas, before)
+    try:
+        scene.until(scene.is_whole, "all nodes are in sync")
+        # The first FIN of each partition, and more.
+        scene.goes_on()
+        since = monotonic()
+        row(scene)
+        scene.goes_on()
+        for flow in flows.values():
+            flow.end_publishing()
+            scene.until(lambda flow=flow: not flow.lost(), f"all of {flow.topic} is handled")
+    finally:
+        for flow in flows.values():
+            flow.end_publishing()
+            flow.consumer.close()
+    outcomes = [flow.row(ordered, since) for ordered, flow in flows.items()]
+    where = "real" if site.slow else "embedded"
+    for outcome in outcomes:
+        print(f"\n{where} | {replicas} replicas | {row.__name__:19} | {outcome}")  # noqa: T201 - it is a table
+    return outcomes
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("row", ROWS)
+def test_an_embedded_cluster(row, replicas):
+    with Cluster(
+        nsqds=3,
+        lookupds=2,
+        election_delay=0.4,
+        replication_timeout=0.3,
+        move_delay=0.1,
+        redeliver_at_move=True,
+        ordered_copies=1,
+        positions_lost=20,
+        young_channels_lost=True,
+        log=False,
+    ) as cluster:
+        site = EmbeddedSite(cluster)
+        topics = {True: "ordered", False: "plain"}
+        for ordered, topic in topics.items():
+            site.make_topic(topic, partitions=PARTITIONS, replicas=replicas, ordered=ordered)
+        options = {
+            "response_timeout": 1.4,
+            "lookupd_min_refresh_interval": 0.05,
+            "lookupd_poll_interval": 0.5,
+            "retry_pause": 0.005,
+            "max_retry_pause": 0.05,
+        }
+        outcomes = play(site, topics, replicas, row, 20, 0.002, **options)
+    for outcome in outcomes:
+        outcome.check()
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory) -> Iterator[tuple[Led, dict[int, dict[bool, str]]]]:
+    with real_site("redesigned", tmp_path_factory.mktemp("redesigned")) as site:
+        topics: dict[int, dict[bool, str]] = {}
+        for replicas in (2, 3):
+            topics[replicas] = {}
+            for ordered in (True, False):
+                name = f"flow{replicas}{'o' if ordered else 'p'}"
+                site.make_topic(name, partitions=PARTITIONS, replicas=replicas, ordered=ordered)
+                topics[replicas][ordered] = name
+        yield site, topics
+
+
+@pytest.mark.real
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("row", ROWS)
+def test_a_real_cluster(real, row, replicas):
+    site, topics = real
+    if row is leader_moves:
+        sites.wait_for(site.is_stable, "a leader may be moved")
+    outcomes = play(site, topics[replicas], replicas, row, 100, 0.01)
+    for outcome in outcomes:
+        outcome.check()
