@@ -12,7 +12,8 @@ from contextlib import suppress
 from time import monotonic, sleep
 
 from nsqsmart.client.addressing import http_address, usable_node
-from nsqsmart.client.directory import Directory, make_lookup
+from nsqsmart.client.asking import make_lookup
+from nsqsmart.client.directory import Directory
 from nsqsmart.config import AdminConfig, Endpoint
 from nsqsmart.errors import DiscoveryError, TopicNotExist
 from nsqsmart.names import Address

@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection
 from random import uniform
 from time import monotonic
 from weakref import ref
 
-from nsqsmart.client.addressing import usable_node
+from nsqsmart.client.asking import Asking
 from nsqsmart.config import ClientConfig, Endpoint
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
-from nsqsmart.net.lookup import Access, LookupClient, LookupOptions
+from nsqsmart.net.lookup import Access
 from nsqsmart.net.tokens import Token, new_token, wait_for, wake
 from nsqsmart.net.wires import Wires
 from nsqsmart.policy.lookup_answers import Node, TopicState
@@ -25,18 +24,6 @@ log = logging.getLogger("nsqsmart")
 
 _POLL_ORIGINAL = 60.0
 _POLL_REDESIGNED = 20.0
-
-
-def make_lookup(
-    endpoint: Endpoint, config: ClientConfig, wires: Wires | None = None
-) -> LookupClient:
-    """Who asks the lookups of *endpoint*, as the options say."""
-    options = LookupOptions(
-        config.lookupd_request_timeout,
-        config.listlookup_interval,
-        config.lookupd_failure_threshold,
-    )
-    return LookupClient(endpoint.addresses, options, wires)
 
 
 class _Entry:
@@ -93,7 +80,7 @@ class Directory:
         self._access = access
         self._wires = wires
         self._direct = () if endpoint.discovers else endpoint.addresses
-        self._lookup = make_lookup(endpoint, config, wires) if endpoint.discovers else None
+        self._lookup = Asking(endpoint, config, wires) if endpoint.discovers else None
         self._lock = threading.Lock()  # guards the entries
         self._entries: dict[str, _Entry] = {}
         self._closed = False
@@ -275,31 +262,19 @@ class Directory:
 
     def _ask(self, topic: str, entry: _Entry, deadline: float) -> Topology:
         assert self._lookup is not None  # noqa: S101 - direct addresses never get here
-        answers = self._lookup.ask(topic, self._access, deadline).answers
-        usable = [
-            replace(
-                answer,
-                leaders=self._map_leaders(answer.leaders),
-                producers=tuple(filter(None, map(self._map, answer.producers))),
-            )
-            for answer in answers
-        ]
+        answers = self._lookup.topic(topic, self._access, deadline)
         refused = frozenset(entry.refused)
-        return merge(topic, usable, entry.topology, now=monotonic(), refused=refused)
+        return merge(topic, answers, entry.topology, now=monotonic(), refused=refused)
 
     def nodes_for_new_topic(self, topic: str, deadline: float) -> tuple[Node, ...]:
         """Where an original cluster takes the first publish of a topic; () on any other."""
-        if self._lookup is None or not self._lookup.original:
-            return ()
-        found = self._lookup.nodes_for_new_topic(topic, deadline)
-        return tuple(filter(None, map(self._map, found)))
+        return self._lookup.nodes_for_new_topic(topic, deadline) if self._lookup else ()
 
     def nodes(self, deadline: float) -> tuple[Address, ...]:
         """Every nsqd: those named by hand, or all that the lookups know."""
         if self._lookup is None:
             return self._direct
-        found = self._lookup.nodes(deadline)
-        return tuple(node.address for node in filter(None, map(self._map, found)))
+        return tuple(node.address for node in self._lookup.nodes(deadline))
 
     def pictures(self) -> dict[str, Topology]:
         """What is known of every topic that was asked for."""
@@ -326,10 +301,3 @@ class Directory:
             return self._config.lookupd_min_refresh_interval
         jitter = uniform(0.0, self._config.lookupd_poll_jitter)  # noqa: S311 - spreads load
         return self.poll_interval(topology) * (1.0 + jitter)
-
-    def _map_leaders(self, leaders: Mapping[int, Node]) -> dict[int, Node]:
-        mapped = ((number, self._map(node)) for number, node in leaders.items())
-        return {number: node for number, node in mapped if node}
-
-    def _map(self, node: Node) -> Node | None:
-        return usable_node(node, self._config)
