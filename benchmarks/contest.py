@@ -93,12 +93,12 @@ def play(server: Nsqd, entry: Entry, count: int, width: int) -> Sample:
     count = count // width * width
     warm = max(1, count // width // 10) * width
     order = (entry.verb, HOST, server.tcp, TOPIC, count, warm, width, len(BODY))
-    _ask(server, "POST", f"/topic/create?topic={TOPIC}")
+    ask(server, "POST", f"/topic/create?topic={TOPIC}")
     try:
         sample = entry.contestant.play(" ".join(map(str, order)))
         stored = _stored(server)
     finally:
-        _ask(server, "POST", f"/topic/delete?topic={TOPIC}")
+        ask(server, "POST", f"/topic/delete?topic={TOPIC}")
     if stored != count + warm:
         raise ContestantFailed(
             f"{entry.contestant.name}, {entry.verb}: {stored} of {count + warm} messages stored"
@@ -107,16 +107,17 @@ def play(server: Nsqd, entry: Entry, count: int, width: int) -> Sample:
 
 
 def _stored(server: Nsqd) -> int:
-    stats = json.loads(_ask(server, "GET", f"/stats?format=json&topic={TOPIC}"))
+    stats = json.loads(ask(server, "GET", f"/stats?format=json&topic={TOPIC}"))
     return sum(int(topic["message_count"]) for topic in stats["topics"])
 
 
 def version_of(server: Nsqd) -> str:
     """What the nsqd says it is."""
-    return str(json.loads(_ask(server, "GET", "/info"))["version"])
+    return str(json.loads(ask(server, "GET", "/info"))["version"])
 
 
-def _ask(server: Nsqd, method: str, path: str) -> bytes:
+def ask(server: Nsqd, method: str, path: str) -> bytes:
+    """What the nsqd answers over HTTP; ends the program unless it is 200."""
     connection = http.client.HTTPConnection(HOST, server.http, timeout=_HTTP_SECONDS)
     try:
         connection.request(method, path)

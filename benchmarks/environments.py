@@ -50,17 +50,17 @@ class MissingPeer(Exception):
     """Why a peer cannot take part."""
 
 
-def script(name: str) -> str:
-    """The driver that plays a Python contestant."""
-    return str(PEERS / f"play_{name.replace('-', '')}.py")
+def script(name: str, part: str = "play") -> str:
+    """The driver of a Python contestant: ``play`` publishes, ``eat`` consumes."""
+    return str(PEERS / f"{part}_{name.replace('-', '')}.py")
 
 
-def command_of(name: str, cache: Path) -> list[str]:
+def command_of(name: str, cache: Path, part: str = "play") -> list[str]:
     """What starts the driver of a peer; makes its environment first if it is not there."""
-    return _go_command(cache) if name == GO else _python_command(name, cache)
+    return _go_command(cache) if name == GO else _python_command(name, cache, part)
 
 
-def _python_command(name: str, cache: Path) -> list[str]:
+def _python_command(name: str, cache: Path, part: str) -> list[str]:
     # Another pin, or another Python, is another environment.
     digest = hashlib.sha256("\n".join((sys.version, *PINS[name])).encode()).hexdigest()
     folder = cache / f"{name}-{digest[:12]}"
@@ -72,7 +72,7 @@ def _python_command(name: str, cache: Path) -> list[str]:
         _run([*install, *PINS[name]], folder)
         complete.touch()
     # -E: what PYTHONPATH holds is meant for this interpreter, not for that one.
-    return [str(python), "-E", script(name)]
+    return [str(python), "-E", script(name, part)]
 
 
 def _go_command(cache: Path) -> list[str]:

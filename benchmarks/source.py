@@ -1,7 +1,7 @@
 """A load source without a limit worth the name, and how near the embedded nsqd comes to it.
 
 python benchmarks/source.py [--nsqd PROGRAM] [--messages N] [--rounds N]
-python benchmarks/source.py --serve
+python benchmarks/source.py --serve [--addresses N]
 
 With --serve it is the source alone: it plays an nsqd that has always one more message, prints its
 port and ends with its standard input. It sends one block of frames over and over, holds them back
@@ -127,12 +127,14 @@ def _count_fins(data: bytes, position: int) -> int:
     return whole - len(firsts.lstrip(b"F"))
 
 
-def serve() -> None:
-    """Be the source."""
+def serve(addresses: int) -> None:
+    """Be the source, at 127.0.0.1 and the addresses behind it, all with one port."""
     block = _block()
-    listener = socket.create_server((HOST, 0))
+    first = socket.create_server((HOST, 0))
+    port = first.getsockname()[1]
+    others = [socket.create_server((f"127.0.0.{n}", port)) for n in range(2, addresses + 1)]
 
-    def accept() -> None:
+    def accept(listener: socket.socket) -> None:
         while True:
             sock, _ = listener.accept()
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -146,15 +148,16 @@ def serve() -> None:
         finally:
             sock.close()
 
-    threading.Thread(target=accept, daemon=True).start()
-    print(listener.getsockname()[1], flush=True)
+    for listener in (first, *others):
+        threading.Thread(target=accept, args=(listener,), daemon=True).start()
+    print(port, flush=True)
     sys.stdin.read()
 
 
 @contextmanager
-def source() -> Iterator[tuple[str, int]]:
+def source(addresses: int = 1) -> Iterator[tuple[str, int]]:
     """A running source; yields host and port."""
-    command = [sys.executable, str(Path(__file__)), "--serve"]
+    command = [sys.executable, str(Path(__file__)), "--serve", "--addresses", str(addresses)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -188,12 +191,13 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--serve", action="store_true", help="be the source")
+    parser.add_argument("--addresses", type=int, default=1, help="of the source alone")
     parser.add_argument("--nsqd", help="a real nsqd program instead of the embedded one")
     parser.add_argument("--messages", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args()
     if chosen.serve:
-        serve()
+        serve(chosen.addresses)
         return 0
     count = max(10 * RDY, chosen.messages // (2 * _BATCH) * 2 * _BATCH)
     with source() as load:

@@ -32,6 +32,8 @@ class Figure(NamedTuple):
     ours: str
     """Whose ratios to the others are shown and judged."""
     by_latency: bool = False
+    by_cpu: bool = False
+    """By the processor time a message costs the client."""
     width: int = 1
     """Callers at a time, or messages a batch."""
     share: int = 1
@@ -41,6 +43,8 @@ class Figure(NamedTuple):
 
     def quickness(self, sample: Sample) -> float:
         """More is better."""
+        if self.by_cpu:
+            return 1e6 / sample.cpu
         return 1e6 / sample.p50 if self.by_latency else sample.rate
 
     def ratio(self, rounds: Rounds, name: str, base: str) -> Spread:
@@ -76,7 +80,7 @@ class Verdict(Enum):
 
 def show(figure: Figure, rounds: Rounds, server: str, cores: str) -> None:
     """Print a table."""
-    by = "p50" if figure.by_latency else "rate"
+    by = "CPU" if figure.by_cpu else "p50" if figure.by_latency else "rate"
     print(f"\n{figure.title}, on {server}: {len(rounds)} interleaved rounds, {cores}")
     print(
         f"  {'':<18}{'p50 us':>10}{'per second':>12}{'CPU s/M':>9}   "

@@ -86,6 +86,10 @@ func cpuSeconds() float64 {
 }
 
 func play(o order) sample {
+	switch o.figure {
+	case "consume", "one", "latency", "unbuffered":
+		return eat(o)
+	}
 	producer, err := nsq.NewProducer(fmt.Sprintf("%s:%d", o.host, o.port), nsq.NewConfig())
 	if err != nil {
 		log.Fatal(err)
