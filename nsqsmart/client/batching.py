@@ -60,23 +60,33 @@ class BatchCrew(Crew):
         messages, now = [first], monotonic()
         # Half of its time is the handler's.
         until = now + min(self._longest, (first.deadline - now) / 2)
+        take = self.inbox.get_nowait
         while len(messages) < self._most:
-            left = until - monotonic()
-            waits = left > 0 and not self._boss.draining
-            if waits and self.inbox.empty():
-                self._flush()
-                waits = not self._boss.is_starved()
             try:
-                message = self.inbox.get(timeout=left) if waits else self.inbox.get_nowait()
+                message = take()
             except Empty:
-                break
+                try:
+                    message = self._await(until)
+                except Empty:
+                    break
             if message is None:
                 return messages, False
             messages.append(message)
         return messages, True
 
-    def _is_for_batch(self, message: Message, tally: Tally) -> bool:
-        if self._boss.draining or message.expired:
+    def _await(self, until: float) -> Message | None:
+        """The next one, if it comes by then; raises Empty, at once where none can come."""
+        left = until - monotonic()
+        if left <= 0 or self._boss.draining:
+            raise Empty
+        self._flush()
+        if self._boss.is_starved():
+            # One may have come while the answers left.
+            return self.inbox.get_nowait()
+        return self.inbox.get(timeout=left)
+
+    def _is_for_batch(self, message: Message, tally: Tally, now: float) -> bool:
+        if self._boss.draining or now >= message.deadline:
             turn_away(message, tally)
         elif message.attempts > self._most_attempts:
             # By itself: its failure is not that of the batch.
@@ -86,7 +96,8 @@ class BatchCrew(Crew):
         return False
 
     def _handle_batch(self, gathered: list[Message], tally: Tally) -> None:
-        messages = [message for message in gathered if self._is_for_batch(message, tally)]
+        now = monotonic()
+        messages = [each for each in gathered if self._is_for_batch(each, tally, now)]
         if not messages:
             return
         tally.current, tally.batch = messages[0], messages
@@ -96,8 +107,9 @@ class BatchCrew(Crew):
         self._run_batch(messages, tally)
         tally.current, tally.batch = None, None
         for message in messages:
-            if message.lane is not None and message.holder is None:
-                message.lane.done(message, finished=message.finished)
+            lane = message.subscription.lane
+            if lane is not None and message.holder is None:
+                lane.done(message, finished=message.finished)
 
     def _run_batch(self, messages: list[Message], tally: Tally) -> None:
         try:
@@ -110,12 +122,12 @@ class BatchCrew(Crew):
             if not isinstance(error, Exception):
                 self._boss.on_fatal(error)
             return
-        wish = self._results.read(result)
+        wish = None if result is None else self._results.read(result)
         if wish is not None:
             self._requeue_batch(messages, tally, wish)
             return
         for message in messages:
-            self._finish(message, tally)
+            self._finish_one(message, tally)
         if self._boss.watching and not any(message.slows for message in messages):
             # The newest one is what a probe has brought.
             self._boss.on_result(max(messages, key=_age), ok=True)
@@ -128,14 +140,17 @@ class BatchCrew(Crew):
                 # Not its text, which may hold a body.
                 message.life.error = type(error).__name__
 
-    def _finish(self, message: Message, tally: Tally) -> None:
+    def _finish_one(self, message: Message, tally: Tally) -> None:
         if message.holder is not None:
             return
         if not message.answered:
             message.finish()
-        tally.finished += message.finished
-        tally.requeued += message.slows is not None
-        tally.expired += not message.finished and message.slows is None
+        if message.finished:
+            tally.finished += 1
+        elif message.slows is not None:
+            tally.requeued += 1
+        else:
+            tally.expired += 1
 
     def _requeue_batch(self, messages: list[Message], tally: Tally, wish: Requeue) -> None:
         if wish.backoff and all(message.finished for message in messages):

@@ -120,37 +120,56 @@ class Crew:
         flush_all(self.dirty)
 
     def _handle(self, message: Message, tally: Tally) -> None:
-        if self._boss.draining or monotonic() >= message.deadline:
+        boss = self._boss
+        if boss.draining or monotonic() >= message.deadline:
             turn_away(message, tally)
             return
         tally.current = message
-        if message.life is not None:
-            message.life.note("started")
         try:
-            if message.attempts > self._most_attempts:
-                message.skip()
-                result = None
+            if message.life is not None or message.attempts > self._most_attempts:
+                result = self._handle_marked(message)
             else:
                 result = self._handler(message)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
             self._failed(message, tally, error)
         else:
-            wish = None if result is None else self._results.read(result)
-            if wish is None:
-                self._succeeded(message, tally)
+            if result is not None or message.answered or message.taken or message.holder:
+                self._ended(message, tally, result)
             else:
-                self._requeue(message, tally, wish)
+                # Message.finish() without its rare ways: nearly every message comes by here.
+                message.answered = True
+                if message.subscription.finish(message):
+                    message.finished = True
+                    tally.finished += 1
+                else:
+                    tally.expired += 1
+                if boss.watching:
+                    boss.on_result(message, ok=True)
         tally.current = None
-        lane = message.lane
+        lane = message.subscription.lane
         if lane is not None and message.holder is None:
             lane.done(message, finished=message.finished)
 
-    def _succeeded(self, message: Message, tally: Tally) -> None:
+    def _handle_marked(self, message: Message) -> object:
+        """The same for one that is traced, or has been tried too often."""
+        if message.life is not None:
+            message.life.note("started")
+        if message.attempts <= self._most_attempts:
+            return self._handler(message)
+        message.skip()
+        return None
+
+    def _ended(self, message: Message, tally: Tally, result: object) -> None:
+        """The handler returned something, or has answered or detached *message* itself."""
+        wish = self._results.read(result)
+        if wish is not None:
+            self._requeue(message, tally, wish)
+            return
         if message.holder is not None:
             return  # detached: whoever has it answers
         if not message.answered:
             message.finish()
-        if message.slows is not None:
+        elif message.slows is not None:
             tally.requeued += 1
             return
         if message.finished:

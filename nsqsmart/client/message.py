@@ -232,12 +232,17 @@ class Message:
 
         Raises AlreadyResponded the second time.
         """
-        if not self._answer():
-            return False
-        self.finished = self.subscription.finish(self)
-        if self.holder is not None:
-            self.holder.done(self)
-        return self.finished
+        holder = self.holder
+        if self.answered or self.taken or holder is not None:
+            # The rare ways out; nearly every message is finished once, by its handler's return.
+            if not self._answer():
+                return False
+        else:
+            self.answered = True
+        self.finished = finished = self.subscription.finish(self)
+        if holder is not None:
+            holder.done(self)
+        return finished
 
     def requeue(self, delay: float | None = None, *, backoff: bool = True) -> bool:
         """Deliver it again after *delay* seconds (default: see :class:`Requeue`).

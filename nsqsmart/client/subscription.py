@@ -140,10 +140,10 @@ class Subscription:
 
     def finish(self, message: Message) -> bool:
         """FIN, unless it is too late."""
-        if not self._may_answer(message):
+        outbox = self.outbox
+        if outbox is None or outbox.broken or monotonic() >= message.deadline:
             return self._too_late(message)
-        assert self.outbox is not None  # noqa: S101 - checked by _may_answer
-        self.outbox.ack(message.id)
+        outbox.ack(message.id)
         if message.life is not None:
             message.life.note("finished")
         return True
