@@ -138,11 +138,9 @@ class Crew:
             else:
                 # Message.finish() without its rare ways: nearly every message comes by here.
                 message.answered = True
-                if message.subscription.finish(message):
-                    message.finished = True
-                    tally.finished += 1
-                else:
-                    tally.expired += 1
+                message.finished = finished = message.subscription.finish(message)
+                tally.finished += finished
+                tally.expired += not finished
                 if boss.watching:
                     boss.on_result(message, ok=True)
         tally.current = None
