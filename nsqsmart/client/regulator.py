@@ -165,10 +165,13 @@ class Regulator:
 
     def _apply(self) -> bool:
         """Bring every connection's RDY to its level; whether somebody has to wait for his."""
-        in_flight = {} if self._limits.one_each else self._in_flight()
+        with self._lock:
+            _, short = self._levels({})
+        # Rarely needed, and not cheap where the application holds thousands.
+        expired = self._expired() if short else {}
         with self._lock:
             self._applied = mine = self._applied + 1
-            levels, short = self._levels(in_flight)
+            levels, short = self._levels(expired)
             lowered = lower(levels)
             self._note_lowered(lowered)
             begins = self._flow.needs_rotation() and not self._turning
@@ -203,7 +206,7 @@ class Regulator:
             each: note.former for each, note in self._members.items() if now < note.lowered_until
         }
 
-    def _levels(self, in_flight: Mapping[object, int]) -> tuple[dict[Subscription, int], bool]:
+    def _levels(self, expired: Mapping[object, int]) -> tuple[dict[Subscription, int], bool]:
         # Whoever has waited longest is first where there is not enough for all.
         shares = cast("dict[Subscription, int]", self._flow.shares())
         if self._stopped or self.paused:
@@ -214,6 +217,10 @@ class Regulator:
                 member: note.governor.within(min(member.max_rdy, total))
                 for member, note in self._members.items()
             }
+        in_flight: dict[object, int] = {}
+        # A head that is held here under TOUCH must hold no other partition.
+        if not self._limits.one_each:
+            in_flight = {each: max(0, each.in_flight - expired.get(each, 0)) for each in shares}
         levels = allot(shares, wishes, in_flight, total)
         short = any(levels[name] < min(wishes[name], share) for name, share in shares.items())
         return levels, short
@@ -222,12 +229,9 @@ class Regulator:
         flowing = self._flow.state is FlowState.FLOWING
         return self._adaptive and flowing and not self._limits.one_each
 
-    def _in_flight(self) -> Mapping[object, int]:
-        """What each has, without those in hand that the server no longer waits for."""
-        with self._lock:
-            found: Counter[object] = Counter({each: each.in_flight for each in self._members})
-        found.subtract(each.subscription for each in self._in_hand() if each.expired)
-        return found
+    def _expired(self) -> Mapping[object, int]:
+        """How much of what is in hand the servers no longer wait for."""
+        return Counter(each.subscription for each in self._in_hand() if each.expired)
 
     def _in_hand(self) -> list[Message]:
         """What handlers run on, and what the application holds."""
