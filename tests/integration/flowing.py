@@ -91,11 +91,7 @@ class Flow:
 
     def is_elsewhere(self, gone: set[object]) -> bool:
         """Whether other connections have taken the place of those that are *gone*."""
-        live = (
-            {s.target.partition for s in self.consumer._engine.snapshot() if s.live}
-            if gone
-            else set()
-        )
+        live = {s.target.partition for s in self.consumer._engine.snapshot() if s.live}
         return {s.target.partition for s in gone} <= live and not any(s.live for s in gone)
 
     def end_publishing(self) -> None:
