@@ -66,8 +66,18 @@ def greeting_for(config: ConsumerConfig, *, extended: bool) -> Greeting:
 
 
 def check_ordered(topology: Topology, config: ConsumerConfig) -> None:
-    """Refuse ``ordered=True`` where it would mark the channel, or means nothing."""
-    if config.ordered is not True or topology.state is not TopicState.FOUND:
+    """Refuse ``ordered=True`` where it would mark the channel, or means nothing.
+
+    And ``ordered=False`` where every nsqd would refuse it.
+    """
+    if topology.state is not TopicState.FOUND:
+        return
+    if config.ordered is False and topology.meta.ordered:
+        raise ConfigError(
+            f"topic {topology.topic!r} is an ordered one, and its nsqds refuse ordered=False: "
+            'use ordered="auto"'
+        )
+    if config.ordered is not True:
         return
     if not topology.redesigned:
         raise OrderingNotSupported(

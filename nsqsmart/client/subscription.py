@@ -64,8 +64,7 @@ class Subscription:
 
     def __init__(self, wish: Wish, owner: Owner) -> None:
         self.wish = wish
-        self.topic, self.channel = wish.topic, wish.channel
-        self.target = wish.target
+        self.topic, self.channel, self.target = wish.topic, wish.channel, wish.target
         self.outbox: Outbox | None = None
         self.reader: Reader[Message] | None = None
         self.connection: Connection | None = None
@@ -75,6 +74,7 @@ class Subscription:
         self.close_wait = threading.Event()
         self.lane = Lane(self, owner) if wish.ordered else None
         self._memory: Memory | None = None
+        self._detailed = wish.detailed
         self._owner = owner
         self._abandoned = False
         self._wires = Wires()
@@ -248,7 +248,7 @@ class Subscription:
             if self.connection and not self.reader:
                 self.connection.close()
         self.close_wait.set()
-        if self._memory is not None and not self.wish.detailed:
+        if self._memory is not None and not self._detailed:
             self._memory.count(self.in_flight)
         self._owner.on_ended(self, reason)
 
@@ -287,7 +287,7 @@ class Subscription:
         """From the reader: hand over."""
         if self._line is not None:
             self._line.begin(messages)
-        if self._memory is not None and self.wish.detailed:
+        if self._detailed and self._memory is not None:
             messages = self._memory.take(messages)
         if self.lane is None:
             self._owner.deliver(messages)

@@ -175,6 +175,14 @@ def test_in_order_where_nobody_asked_for_it_is_refused(cluster):
             consume(original, print, ordered=True).start()
 
 
+def test_out_of_order_where_the_topic_is_ordered_is_refused(cluster):
+    with pytest.raises(ConfigError, match="refuse ordered=False"):
+        consume(cluster, print, ordered=False).start()
+    source = nsqsmart.PullSubscription(cluster.url, "t", "c", partition=0, ordered=False)
+    with pytest.raises(ConfigError, match="refuse ordered=False"):
+        source.open()
+
+
 def test_it_can_be_forced(cluster):
     cluster.create_topic("plain", partitions=1)
     cluster.create_channel("plain", "c")
