@@ -481,3 +481,26 @@ def test_a_command_that_fails_is_no_harm(cluster):
     assert report.refused == (b"",)
     with nsqsmart.PullSubscription(cluster.url, "t", "c", partition=0) as again:
         assert [message.id for message in collect(again, 1)] == [mine[0].id]
+
+
+def test_a_copy_of_what_is_in_hand_is_no_message():
+    """An ordered channel sends its first one several times; FIN of a copy too early fails."""
+    with Cluster(ordered_copies=2) as cluster:
+        cluster.create_topic("t", ordered=True)
+        cluster.create_channel("t", "c")
+        publish(cluster, *numbered(3), partition=0)
+        with nsqsmart.PullSubscription(cluster.url, "t", "c") as source:
+            (first,) = source.pull(10, timeout=10)
+            # The copies come within a few milliseconds.
+            assert source.pull(10, timeout=0.2) == []
+            assert source.in_flight == 1
+            assert first.finish()
+            bodies = [first.body]
+            while len(bodies) < 3:
+                (message,) = source.pull(10, timeout=10)
+                bodies.append(message.body)
+                message.finish()
+            report = source.drain()
+        assert bodies == numbered(3)
+        # The answers to copies were one too many, on purpose.
+        assert (report.finished, report.refused, report.confirmed) == (3, (), True)

@@ -60,6 +60,7 @@ def test_an_offer_that_asks_for_nothing() -> None:
         ({"deflate_level": 1}, {}),
         ({"extend_support": True}, {"extend_support": True}),
         ({"desired_tag": "blue"}, {"desired_tag": "blue"}),
+        ({"ext_filter": {"type": 1}}, {"ext_filter": {"type": 1}}),
     ],
 )
 def test_an_option_is_written_when_asked_for(
