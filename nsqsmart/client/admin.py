@@ -196,10 +196,10 @@ class Admin:
             topic: its name.
             channel: one that is there.
             partition: 0 to 1023.
-            position: an offset in bytes (``Message.offset``, ``Receipt.offset``), ``"start"``,
-                ``"end"``, a datetime with a time zone (the first message of that second or
-                later), or as the server writes it: ``"virtual_queue:0"``, ``"timestamp:0"``,
-                ``"msgcount:1"``.
+            position: an offset in bytes (``Message.offset``, ``Receipt.offset``), ``"head"`` (or
+                ``"start"``), ``"tail"`` (or ``"end"``), a datetime with a time zone (the first
+                message of that second or later), or as the server writes it:
+                ``"virtual_queue:0"``, ``"timestamp:0"``, ``"msgcount:1"``.
         """
         check_topic(topic)
         check_channel(channel)

@@ -18,6 +18,7 @@ from nsqsmart.client.pull_places import choose_target
 from nsqsmart.client.standing import begin_at, check_start
 from nsqsmart.client.subscribing import (
     Assumptions,
+    check_lifetime,
     check_ordered,
     greeting_for,
     is_moved,
@@ -104,9 +105,9 @@ class PullSubscription:
 
         Tries for *timeout* seconds, default ``dial_timeout`` plus ``handshake_timeout``: a leader
         that crashed is replaced after 20 to 30 s. Raises DiscoveryError (no lookup answers, nobody
-        has the topic or leads the partition), ConnectError, SubscribeError and NotAuthorized (the
-        nsqd refuses), ConfigError and OrderingNotSupported (the topic is not as the options say),
-        ClientClosed after drain().
+        has the topic or leads the partition), ConnectError, SubscribeError and NotAuthorized (it is
+        refused, and would be again), ConfigError and OrderingNotSupported (the topic is not as the
+        options say), ClientClosed after drain().
         """
         self._check_process()
         if self._report is not None:
@@ -121,7 +122,7 @@ class PullSubscription:
     def _open(self, deadline: float) -> PullLine:
         endpoint = open_endpoint(self._endpoint)
         directory = Directory(endpoint, self._config, READ)
-        topic, channel = self._names
+        topic, _ = self._names
         topology: Topology | None = None
         refused: list[Refused] = []
         pause = _FIRST_PAUSE
@@ -132,13 +133,20 @@ class PullSubscription:
                 return self._subscribe(topology, deadline, refused)
             except NsqError as error:
                 if self._is_final(error) or monotonic() + pause >= deadline:
-                    if not isinstance(error, ServerError):
+                    if (told := self._as_told(error)) is error:
                         raise
-                    what = f"subscribing to {topic!r}/{channel!r}: {error}"
-                    known = permanent_error(error, topic, channel)
-                    raise known or SubscribeError(what, code=error.code) from error
+                    raise told from error
             sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _as_told(self, error: NsqError) -> NsqError:
+        """*error* as callers see it, who know no codes."""
+        topic, channel = self._names
+        known = permanent_error(error, topic, channel)
+        if known is None and isinstance(error, ServerError):
+            what = f"subscribing to {topic!r}/{channel!r}: {error}"
+            return SubscribeError(what, code=error.code)
+        return known or error
 
     def _is_final(self, error: NsqError) -> bool:
         """Whether to try again is of no use."""
@@ -160,6 +168,7 @@ class PullSubscription:
         refused[:] = [Refused(target.partition, target.address)]
         connection = open_connection(target.address, greeting, deadline)
         try:
+            check_lifetime(connection)
             connection.exchange(wish.command(), deadline)
         except BaseException:
             connection.close()

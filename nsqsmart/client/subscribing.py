@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from nsqsmart.config import ConsumerConfig
@@ -14,6 +15,7 @@ from nsqsmart.errors import (
     ServerError,
     SubscribeError,
 )
+from nsqsmart.net.connection import Connection
 from nsqsmart.net.handshake import Greeting, make_greeting
 from nsqsmart.policy.lookup_answers import TopicState
 from nsqsmart.policy.topology import Topology
@@ -88,6 +90,16 @@ def check_ordered(topology: Topology, config: ConsumerConfig) -> None:
         raise ConfigError(
             f"topic {topology.topic!r} is not an ordered one: subscribing in order would mark the "
             "channel until an operator resets it; say force_ordered=True if you want that"
+        )
+
+
+def check_lifetime(connection: Connection) -> None:
+    """Refuse a connection that its nsqd will break in a few seconds (cluster 12)."""
+    if connection.expires_at < math.inf:
+        raise ConnectError(
+            f"{connection.address} breaks TLS connections after 5 s, so nothing can be consumed "
+            "through it; tls_lifetime=0 says that yours is mended",
+            permanent=True,
         )
 
 

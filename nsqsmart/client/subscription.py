@@ -6,7 +6,6 @@ A partition's thread dials for itself, so that one slow node delays no other par
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from functools import partial
 from time import monotonic
@@ -17,10 +16,11 @@ from nsqsmart.client.holding import Holdings
 from nsqsmart.client.lanes import Host, Lane
 from nsqsmart.client.message import Holder, Message
 from nsqsmart.client.standing import Memory, Standings
+from nsqsmart.client.subscribing import check_lifetime
 from nsqsmart.client.trace_log import Line
 from nsqsmart.client.wish import Wish
 from nsqsmart.config import ConsumerConfig
-from nsqsmart.errors import ConnectError, ConnectionLost, NsqError, ServerError
+from nsqsmart.errors import ConnectionLost, NsqError, ServerError
 from nsqsmart.names import Dialect
 from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.outbox import Outbox
@@ -258,12 +258,7 @@ class Subscription:
         deadline = monotonic() + config.dial_timeout + config.handshake_timeout
         connection = open_connection(self.target.address, wish.greeting, deadline, self._wires)
         self.connection = connection
-        if connection.expires_at < math.inf:
-            raise ConnectError(
-                f"{self.target.address} breaks TLS connections after 5 s, so nothing can be "
-                "consumed through it; tls_lifetime=0 says that yours is mended",
-                permanent=True,
-            )
+        check_lifetime(connection)
         self.msg_timeout = connection.grant.msg_timeout
         self.max_msg_timeout = max(connection.grant.max_msg_timeout, self.msg_timeout)
         connection.exchange(wish.command(), monotonic() + config.dial_timeout)

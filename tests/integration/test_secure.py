@@ -72,6 +72,15 @@ def round_trip(cluster: Cluster, url: str, **options: object) -> None:
         eventually(lambda: len(handled.messages) == len(bodies))
         all_finished(cluster)
     assert handled.counts() == Counter(bodies)
+    with nsqsmart.Producer(url, **options) as producer:
+        receipt = producer.publish_many("t", bodies[:30], timeout=10)
+    place = {"nsqd": receipt.nsqd, "partition": receipt.partition}
+    with nsqsmart.PullSubscription(url, "t", "c", **place, **options, **lifetime) as source:
+        pulled = []
+        while len(pulled) < 30 and (messages := source.pull(30, timeout=10)):
+            pulled += messages
+            source.finish(messages)
+    assert Counter(message.body for message in pulled) == Counter(bodies[:30])
 
 
 @pytest.mark.parametrize("option", ["snappy", "deflate"])
@@ -139,6 +148,10 @@ def test_where_tls_breaks_after_seconds_a_consumer_says_so(cluster, folder):
     consumer = nsqsmart.Consumer("t", "c", print, address=secure(cluster), **options)
     with pytest.raises(SubscribeError, match="tls_lifetime=0"):
         consumer.start()
+    leader = {"nsqd": "{}:{}".format(*cluster.nsqds[0].tcp_address)}
+    source = nsqsmart.PullSubscription(secure(cluster), "t", "c", **leader, **options)
+    with pytest.raises(SubscribeError, match="tls_lifetime=0"):
+        source.open()
 
 
 def guarded(answer: bytes, heard: list[bytes]):
