@@ -1,0 +1,183 @@
+"""``lag``: what waits in every channel, from the servers' own figures; nothing is consumed."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from nsqsmart import Admin
+from nsqsmart.errors import ConfigError
+from nsqsmart.spark.jobs import flags
+from nsqsmart.spark.jobs.clusters import admin_of, check_topics
+from nsqsmart.spark.jobs.console import Console
+from nsqsmart.spark.jobs.sessions import open_session
+
+_ABOUT = """\
+Ask every nsqd for its figures and print them by topic, partition, nsqd and channel: what waits,
+what is in flight, what is put off, and how often messages were requeued or not answered in time.
+Needs no Spark, unless the figures are to go to Parquet (--out).
+
+Exit code 75 if an nsqd gave no figures: those of the others are printed.
+"""
+
+_COLUMNS = (
+    "sampled_at TIMESTAMP, topic STRING, partition INT, nsqd STRING, channel STRING, "
+    "unfinished BIGINT, waiting BIGINT, in_flight BIGINT, deferred BIGINT, requeues BIGINT, "
+    "timeouts BIGINT, clients INT, paused BOOLEAN"
+)
+_RETRY_LATER = 75
+
+
+class Lag(NamedTuple):
+    """One channel on one nsqd, or of one partition; counts of messages."""
+
+    sampled_at: datetime
+    topic: str
+    partition: int | None
+    nsqd: str
+    channel: str
+    unfinished: int
+    waiting: int
+    in_flight: int
+    deferred: int
+    requeues: int
+    timeouts: int
+    clients: int
+    paused: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for a program."""
+        return {**self._asdict(), "sampled_at": self.sampled_at.isoformat()}
+
+
+def add_parser(jobs: flags.Jobs[flags.Parser]) -> None:
+    """Add the job to the parser."""
+    parser = jobs.add_parser(
+        "lag",
+        help="what waits in every channel",
+        description=_ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--topic",
+        action="extend",
+        type=flags.topics,
+        default=[],
+        metavar="TOPIC",
+        help="of these alone; may be repeated, or have commas (all)",
+    )
+    parser.add_argument("--channel", help="of this channel alone (all)")
+    parser.add_argument(
+        "--samples", type=flags.count, default=1, metavar="N", help="ask so many times (1)"
+    )
+    parser.add_argument(
+        "--every", type=flags.seconds, default=10.0, metavar="SECONDS", help="so often (10)"
+    )
+    parser.add_argument("--out", help="append the figures to this Parquet folder, with Spark")
+    flags.add_nsq(parser)
+    flags.add_spark(parser)
+    flags.add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Sample, print, and keep if asked to; 75 if an nsqd gave no figures."""
+    console = Console(as_json=chosen.json)
+    admin = admin_of(chosen.address, chosen.client)
+    if chosen.topic:
+        check_topics(admin, chosen.topic)
+    every: list[Lag] = []
+    latest: list[Lag] = []
+    unreachable: dict[str, str] = {}
+    for number in range(chosen.samples):
+        if number:
+            threading.Event().wait(chosen.every)
+        latest, missing = sample(admin, chosen.topic, chosen.channel)
+        unreachable |= missing
+        every += latest
+        _print(console, latest, f"sample {number + 1} of {chosen.samples}")
+        for nsqd, reason in missing.items():
+            console.say(f"no figures from {nsqd}: {reason}")
+    if chosen.channel and not every:
+        raise ConfigError(f"no topic that was looked at has a channel {chosen.channel!r}")
+    if chosen.out:
+        _keep(chosen, every)
+    code = console.finish(
+        {
+            "ok": not unreachable,
+            "job": "lag",
+            "samples": chosen.samples,
+            "rows": len(every),
+            "unfinished": sum(each.unfinished for each in latest),
+            "unreachable": unreachable,
+            "channels": [each.to_json() for each in latest],
+        }
+    )
+    return _RETRY_LATER if code else code
+
+
+def sample(
+    admin: Admin, topics: Sequence[str], channel: str | None
+) -> tuple[list[Lag], dict[str, str]]:
+    """The figures now, and the nsqds that gave none, with the reason."""
+    now = datetime.now(UTC)
+    found: list[Lag] = []
+    missing: dict[str, str] = {}
+    asked: list[str | None] = [*topics] or [None]
+    for topic in asked:
+        stats = admin.stats(topic, channel)
+        missing |= {each.nsqd: each.reason for each in stats.unreachable}
+        found += [
+            Lag(
+                now,
+                entry.topic,
+                entry.partition,
+                entry.nsqd,
+                each.channel,
+                each.unfinished,
+                max(0, each.unfinished - each.in_flight - each.deferred),
+                each.in_flight,
+                each.deferred,
+                each.requeue_count,
+                each.timeout_count,
+                each.clients,
+                each.paused,
+            )
+            for entry in stats.topics
+            for each in entry.channels
+        ]
+    return found, missing
+
+
+def _print(console: Console, rows: Sequence[Lag], title: str) -> None:
+    head = ("topic", "part", "nsqd", "channel", "waiting", "in flight", "deferred", "requeues")
+    lines = [head] + [
+        (
+            each.topic,
+            "-" if each.partition is None else str(each.partition),
+            each.nsqd,
+            each.channel + (" (paused)" if each.paused else ""),
+            f"{each.waiting:,}",
+            f"{each.in_flight:,}",
+            f"{each.deferred:,}",
+            f"{each.requeues:,}",
+        )
+        for each in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    moment = f", {rows[0].sampled_at:%H:%M:%S} UTC" if rows else ": no channels"
+    console.say(f"{title}{moment}")
+    for line in lines if rows else []:
+        names, figures = line[:4], line[4:]
+        cells = [each.ljust(width) for each, width in zip(names, widths, strict=False)]
+        cells += [each.rjust(width) for each, width in zip(figures, widths[4:], strict=True)]
+        console.say("  ".join(cells).rstrip())
+
+
+def _keep(chosen: argparse.Namespace, rows: Sequence[Lag]) -> None:
+    with open_session(chosen, "lag") as spark:
+        frame = spark.createDataFrame([tuple(each) for each in rows], _COLUMNS)
+        frame.coalesce(1).write.mode("append").parquet(chosen.out)
