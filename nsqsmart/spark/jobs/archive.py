@@ -37,6 +37,15 @@ def add_parser(jobs: flags.Jobs[flags.Parser]) -> None:
         description=_ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _add_what(parser)
+    _add_where(parser)
+    flags.add_nsq(parser)
+    flags.add_spark(parser)
+    flags.add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_what(parser: flags.Parser) -> None:
     parser.add_argument(
         "--out", required=True, help="the archive: a folder, or an URL that Spark can write to"
     )
@@ -75,6 +84,9 @@ def add_parser(jobs: flags.Jobs[flags.Parser]) -> None:
     parser.add_argument(
         "--most", type=flags.count, default=200_000, help="messages of a batch (200000)"
     )
+
+
+def _add_where(parser: flags.Parser) -> None:
     parser.add_argument("--checkpoint", metavar="DIR", help="(OUT/_nsqsmart/checkpoint)")
     parser.add_argument(
         "--spool",
@@ -92,10 +104,6 @@ def add_parser(jobs: flags.Jobs[flags.Parser]) -> None:
     parser.add_argument(
         "--rows-per-file", type=flags.count, default=5_000_000, metavar="N", help="(5000000)"
     )
-    flags.add_nsq(parser)
-    flags.add_spark(parser)
-    flags.add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -31,6 +31,24 @@ def add_parser(jobs: flags.Jobs[flags.Parser]) -> None:
         description=_ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _add_what(parser)
+    parser.add_argument(
+        "--rate", type=flags.count, metavar="N", help="messages a second, of the whole job"
+    )
+    parser.add_argument(
+        "--drop-trace-ids", action="store_true", help="needed where the target cannot trace"
+    )
+    parser.add_argument(
+        "--drop-headers", action="store_true", help="needed where the target has none"
+    )
+    parser.add_argument("--manifest", metavar="FILE", help="write it here instead")
+    flags.add_nsq(parser)
+    flags.add_spark(parser)
+    flags.add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_what(parser: flags.Parser) -> None:
     parser.add_argument("archive", metavar="ARCHIVE", help="what archive wrote, or compacted")
     parser.add_argument(
         "--topic",
@@ -51,22 +69,8 @@ def add_parser(jobs: flags.Jobs[flags.Parser]) -> None:
     )
     parser.add_argument("--until", type=flags.moment, metavar="TIME", help="published before")
     parser.add_argument(
-        "--rate", type=flags.count, metavar="N", help="messages a second, of the whole job"
-    )
-    parser.add_argument(
         "--keep-partitions", action="store_true", help="to the same partitions, in order"
     )
-    parser.add_argument(
-        "--drop-trace-ids", action="store_true", help="needed where the target cannot trace"
-    )
-    parser.add_argument(
-        "--drop-headers", action="store_true", help="needed where the target has none"
-    )
-    parser.add_argument("--manifest", metavar="FILE", help="write it here instead")
-    flags.add_nsq(parser)
-    flags.add_spark(parser)
-    flags.add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def run(chosen: argparse.Namespace) -> int:
