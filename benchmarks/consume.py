@@ -28,6 +28,7 @@ OURS = "nsqsmart"
 GO_4 = "go-nsq, 4 handlers"
 INLINE = "nsqsmart, workers=0"
 BATCH = "nsqsmart, batches"
+PULL = "PullSubscription"
 MANY = "nsqsmart, 64 connections"
 BUFFERED = "nsqsmart, rdy_mode=level"
 IDEAL = "16 workers that only wait"
@@ -38,6 +39,7 @@ FIGURES = {
     "cpu": Figure("the same, CPU", OURS, by_cpu=True),
     "inline": Figure("consume, handler on the reader", INLINE, one_core=False),
     "batch": Figure("consume, batches of 100", BATCH, one_core=False),
+    "pull": Figure("pulled in hundreds, no thread", PULL, one_core=False),
     "block": Figure("a handler that blocks for 1 ms", OURS, width=16, one_core=False),
     "one": Figure("RDY 1, handler on the reader", OURS, one_core=False),
     "memory": Figure("bytes a message in flight", OURS, by_latency=True),
@@ -135,6 +137,8 @@ def seats(key: str, found: dict[str, Contestant]) -> dict[str, tuple[Entry, int]
         return bare | {INLINE: (Entry(ours, "inline"), 1)}
     if key == "batch":
         return bare | {BATCH: (Entry(ours, "batch"), 4)}
+    if key == "pull":
+        return bare | {PULL: (Entry(ours, "pull"), 1)}
     if key == "many":
         return {OURS: (Entry(ours, "consume"), 4), MANY: (Entry(ours, "many"), width)}
     if key == "memory":
@@ -203,7 +207,10 @@ def run(chosen: argparse.Namespace) -> list[Verdict]:
         places[chosen.nsqd] = GATES_NSQD
     judged: list[Verdict] = []
     for program, gates in places.items():
-        keys = dict.fromkeys(gate.figure for gate in gates)
+        keys = dict.fromkeys([gate.figure for gate in gates])
+        if program is None:
+            # No gate is on it.
+            keys["pull"] = None
         found: dict[str, Rounds] = {}
         for key in keys:
             if chosen.only and key not in chosen.only:

@@ -69,6 +69,23 @@ def batch(order: Order) -> Iterator[Work]:
 
 
 @contextmanager
+def pull(order: Order) -> Iterator[Work]:
+    """A PullSubscription, emptied by the thread that measures."""
+    with nsqsmart.PullSubscription(
+        address(order), order.topic, "bench", nsqd=order.address, **options(order)
+    ) as source:
+
+        def work(count: int) -> list[int]:
+            while count > 0:
+                messages = source.pull(_BATCH, timeout=10)
+                source.finish(messages)
+                count -= len(messages)
+            return []
+
+        yield work
+
+
+@contextmanager
 def memory(order: Order) -> Iterator[Work]:
     """Messages that are held."""
     with nsqsmart.Consumer(
@@ -87,4 +104,4 @@ def memory(order: Order) -> Iterator[Work]:
 
 if __name__ == "__main__":
     figures = ("consume", "inline", "block", "one", "latency", "unbuffered", "many", "buffered")
-    serve({**dict.fromkeys(figures, session), "batch": batch, "memory": memory})
+    serve({**dict.fromkeys(figures, session), "batch": batch, "pull": pull, "memory": memory})
