@@ -33,6 +33,9 @@ MANY = "nsqsmart, 64 connections"
 BUFFERED = "nsqsmart, rdy_mode=level"
 IDEAL = "16 workers that only wait"
 PYTHON = ("pynsq", "gnsq", "nsq-py")
+ALL = (*PYTHON, GO)
+RIVALS = {"memory": ("pynsq",), "block": PYTHON}
+"""Of figures in which not everybody takes part."""
 
 FIGURES = {
     "consume": Figure("consume, RDY 200, 4 workers", OURS, width=4, one_core=False),
@@ -129,34 +132,26 @@ def recruit(chosen: argparse.Namespace) -> tuple[dict[str, list[str]], dict[str,
 
 def seats(key: str, found: dict[str, Contestant]) -> dict[str, tuple[Entry, int]]:
     """Who takes part in a figure, and with how many workers or handlers."""
-    ours, width = found[OURS], FIGURES[key].width
     verb = {"nsqd": "consume", "cpu": "consume", "level": "latency"}.get(key, key)
-    peers = {name: (Entry(found[name], verb), 1) for name in (*PYTHON, GO) if name in found}
+    ours, width = found[OURS], FIGURES[key].width
     bare = {LIMIT: (Entry(found[LIMIT], "consume"), 1)}
-    if key == "inline":
-        return bare | {INLINE: (Entry(ours, "inline"), 1)}
-    if key == "batch":
-        return bare | {BATCH: (Entry(ours, "batch"), 4)}
-    if key == "pull":
-        return bare | {PULL: (Entry(ours, "pull"), 1)}
-    if key == "many":
-        return {OURS: (Entry(ours, "consume"), 4), MANY: (Entry(ours, "many"), width)}
-    if key == "memory":
-        return {OURS: (Entry(ours, "memory"), 1)} | {
-            name: seat for name, seat in peers.items() if name == "pynsq"
-        }
-    if key == "block":
-        return {OURS: (Entry(ours, "block"), width)} | {
-            name: seat for name, seat in peers.items() if name != GO
-        }
+    alone = {
+        "inline": bare | {INLINE: (Entry(ours, "inline"), 1)},
+        "batch": bare | {BATCH: (Entry(ours, "batch"), 4)},
+        "pull": bare | {PULL: (Entry(ours, "pull"), 1)},
+        "many": {OURS: (Entry(ours, "consume"), 4), MANY: (Entry(ours, "many"), width)},
+    }
+    if key in alone:
+        return alone[key]
+    peers = {name: (Entry(found[name], verb), 1) for name in RIVALS.get(key, ALL) if name in found}
     if key == "level":
         return {BUFFERED: (Entry(ours, "buffered"), 4)} | peers
     mine = {OURS: (Entry(ours, verb), width)}
-    if key in ("consume", "cpu", "nsqd"):
-        again = {LIMIT_AGAIN: (Entry(found[LIMIT_AGAIN], "consume"), 1)}
-        four = {GO_4: (Entry(found[GO], verb), 4)} if GO in found else {}
-        return bare | again | mine | peers | four
-    return mine | peers
+    if verb != "consume":
+        return mine | peers
+    again = {LIMIT_AGAIN: (Entry(found[LIMIT_AGAIN], "consume"), 1)}
+    four = {GO_4: (Entry(found[GO], verb), 4)} if GO in found else {}
+    return bare | again | mine | peers | four
 
 
 def measure(

@@ -19,7 +19,7 @@ from driver import Order
 RDY = 200
 BLOCK_SECONDS = 0.001
 HELD = 2000
-LATE = ("latency", "unbuffered")
+LATE = ("latency", "unbuffered", "buffered")
 _PATIENCE = 100.0
 
 
