@@ -19,8 +19,8 @@ def session(order: Order) -> Iterator[Work]:
     if order.figure == "unbuffered":
         told = {"output_buffer_size": -1, "output_buffer_timeout": -1}
     reader = Reader(
-        order.topic,
-        "bench",
+        order.topic.encode(),
+        b"bench",
         nsqd_tcp_addresses=[order.address],
         max_in_flight=rdy_of(order),
         **told,
