@@ -18,8 +18,9 @@ class Console:
     every ten seconds.
     """
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, silent: bool = False) -> None:
         self._as_json = as_json
+        self._silent = silent
         self._began = self._told = monotonic()
         self._live = sys.stderr.isatty() and "NO_COLOR" not in os.environ
         self._drawn = False
@@ -31,11 +32,15 @@ class Console:
 
     def say(self, text: str = "") -> None:
         """One line."""
+        if self._silent:
+            return
         self._clear()
         print(text, file=sys.stderr if self._as_json else sys.stdout, flush=True)
 
     def progress(self, text: str) -> None:
         """How far it is."""
+        if self._silent:
+            return
         if self._live:
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()

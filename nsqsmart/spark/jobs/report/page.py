@@ -1,0 +1,191 @@
+"""The page itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nsqsmart.spark.jobs.report import svg
+from nsqsmart.spark.jobs.report.figures import LATENCIES, PERCENTS, Channel, Figures, Life
+from nsqsmart.spark.jobs.report.style import STYLE
+from nsqsmart.spark.jobs.report.text import duration, escape, messages, moment, share, table
+from nsqsmart.spark.jobs.report.waterfall import waterfall
+
+MOST = 500_000
+_CHANNELS = 40
+_WORDS = {
+    "to_receive": "publish to receive",
+    "to_finish": "receive to finish",
+    "whole": "publish to finish",
+}
+
+
+def render(figures: Figures) -> bytes:
+    """UTF-8, less than MOST bytes: if need be fewer waterfalls are drawn."""
+    drawn = len(figures.given_up)
+    while True:
+        page = _page(figures, drawn).encode()
+        if len(page) < MOST or not drawn:
+            return page
+        drawn //= 2
+
+
+def _page(figures: Figures, drawn: int) -> str:
+    return "".join(
+        [
+            '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta http-equiv="Content-Security-Policy" '
+            "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+            f"<title>Trace report</title><style>{STYLE}</style></head><body><main>",
+            "<h1>The life of messages</h1>",
+            *(f"<p>{line}</p>" for line in _headline(figures)),
+            _channels(figures.channels),
+            "<h2>How long messages live</h2>",
+            "<p>From publish to finish; every bar is a range of times, growing by factors. "
+            '<span class="key ok"></span> delivered once <span class="key again"></span> '
+            "delivered again</p>",
+            svg.histogram(figures.histogram),
+            f"<h2>Age when finished, by time of publishing</h2><p>Each point is "
+            f"{_stretch(figures.width)}. "
+            '<span class="key p50"></span> half are younger <span class="key p95"></span> 95 of '
+            '100 are <span class="key p99"></span> 99 of 100 are</p>',
+            svg.ages(figures.minutes),
+            "<h2>Attempts</h2><p>How often a message was delivered in a channel.</p>",
+            svg.attempts(figures.attempts),
+            _parties(figures),
+            _slowest(figures.slowest),
+            _given_up(figures, drawn),
+            _making(figures),
+            "</main></body></html>",
+        ]
+    )
+
+
+def _headline(figures: Figures) -> Iterator[str]:
+    """The numbers in words."""
+    yield (
+        f"<strong>{messages(figures.published)}</strong> published with a trace id, between "
+        f"{moment(figures.begins)} and {moment(figures.ends)} UTC."
+        + (f" {figures.failed:,} publishes failed." if figures.failed else "")
+    )
+    for each in figures.channels[:_CHANNELS]:
+        done = each.messages - each.states.get("unconsumed", 0)
+        p50, _, _, p99, most = each.latencies["whole"]
+        yield (
+            f"<strong>{escape(each.name)}</strong>: {done:,} of {each.messages:,} finished "
+            f"({share(done, each.messages)})"
+            + (
+                f"; half of them within {duration(p50)}, 99 of 100 within {duration(p99)}, the "
+                f"slowest after {duration(most)}"
+                if done
+                else ""
+            )
+            + f". {each.again:,} were delivered more than once, "
+            + f"{each.states.get('unconsumed', 0):,} were never finished, "
+            + f"{each.gave_up:,} given up"
+            + (
+                f", {each.states.get('late', 0):,} later than {figures.late:g} s"
+                if figures.late is not None
+                else ""
+            )
+            + "."
+        )
+
+
+def _channels(channels: Sequence[Channel]) -> str:
+    head = ["topic / channel", "messages", "ok", "redelivered", "late", "unconsumed", "given up"]
+    shown = channels[:_CHANNELS]
+    states = table(
+        head,
+        (
+            [
+                each.name,
+                f"{each.messages:,}",
+                *(f"{each.states.get(name, 0):,}" for name in head[2:6]),
+                f"{each.gave_up:,}",
+            ]
+            for each in shown
+        ),
+    )
+    percentiles = table(
+        ["topic / channel", "time", *(f"p{each}" for each in PERCENTS[:-1]), "longest"],
+        (
+            [each.name, _WORDS[name], *map(duration, each.latencies[name])]
+            for each in shown
+            for name in LATENCIES
+        ),
+        names=2,
+    )
+    more = len(channels) - len(shown)
+    note = f"<p>{more:,} more channels are not shown.</p>" if more > 0 else ""
+    return f"<h2>Channels</h2>{states}{percentiles}{note}"
+
+
+def _parties(figures: Figures) -> str:
+    rows = (
+        [
+            each["kind"],
+            each["name"],
+            f"{each['messages']:,}",
+            f"{each['again']:,}",
+            f"{each['unconsumed']:,}",
+            *map(duration, each["percentiles"]),
+        ]
+        for each in figures.parties
+    )
+    head = ["", "name", "messages", "redelivered", "unconsumed", "p50", "p99", "longest"]
+    return f"<h2>Consumers and nsqds</h2>{table(head, rows, names=2)}"
+
+
+def _slowest(lives: Sequence[Life]) -> str:
+    if not lives:
+        return "<h2>The slowest</h2><p>Nothing was finished.</p>"
+    return (
+        "<h2>The slowest</h2><p>The time line of each begins when it is published.</p>"
+        + "".join(map(_life, lives))
+    )
+
+
+def _given_up(figures: Figures, drawn: int) -> str:
+    title = "<h2>Given up</h2>"
+    if not figures.given_up_count:
+        return f"{title}<p>No message was given up.</p>"
+    left = figures.given_up_count - drawn
+    note = (
+        f"<p>{messages(figures.given_up_count)} given up; {left:,} of them are not drawn: the "
+        "job's --table has them all.</p>"
+        if left
+        else f"<p>{messages(figures.given_up_count)} given up.</p>"
+    )
+    return title + note + "".join(map(_life, figures.given_up[:drawn]))
+
+
+def _life(life: Life) -> str:
+    name = f"{life.topic}/{life.partition} {life.internal_id}"
+    rest = (
+        f"trace id {life.trace_id}, channel {life.channel}, {life.state}, "
+        f"{life.attempts} attempt{'' if life.attempts == 1 else 's'}, {duration(life.whole)}"
+    )
+    return (
+        f"<section><h3>{escape(name)}</h3><p>{escape(rest)}; published "
+        f"{moment(life.born)} UTC</p>{waterfall(life)}</section>"
+    )
+
+
+def _making(figures: Figures) -> str:
+    rows = [("lines read", f"{figures.lines:,}")]
+    rows += [(f"event {name}", f"{count:,}") for name, count in figures.events.items()]
+    rows += [(f"left out: {why}", f"{count:,}") for why, count in figures.dropped.items()]
+    sources = ", ".join(map(escape, figures.sources))
+    return (
+        f"<h2>How this was made</h2><p>By nsqsmart {escape(figures.version)} at "
+        f"{escape(figures.made_at)}, in {figures.seconds:.0f} s, from {sources}. Events are joined "
+        "by topic, partition and internal id. Times are those of the machines that wrote them: "
+        "where their clocks differ, so do the times. Percentiles are approximate. Did order hold? "
+        f"The job order-audit --trace-log tells.</p>{table(['', 'count'], rows)}"
+    )
+
+
+def _stretch(width: int) -> str:
+    seconds = width // 1_000_000
+    return "a minute" if seconds == 60 else f"a stretch of {duration(width)}"
