@@ -30,6 +30,7 @@ _RACES = 50
 _SECOND = 1_000_000_000
 _TRIES = 3
 _RACE_PAUSE = 0.1
+_SHARE_OF_TIMEOUT = 0.25
 
 
 class Unreadable(NsqError):
@@ -66,14 +67,21 @@ def read(reading: Reading) -> Iterator[pa.RecordBatch]:
     for _ in range(_RACES):
         try:
             if _fill(reading):
-                return reading.slots.replay()
+                return _stored(reading)
         except _TRANSIENT as error:
             failures += 1
             log.warning("%s: %s", reading.task.name, error)
             if failures >= _TRIES and _settle_for_less(reading, error):
-                return reading.slots.replay()
+                return _stored(reading)
         sleep(_RACE_PAUSE)
     raise Unreadable(f"other attempts at {reading.task.name} came first {_RACES} times")
+
+
+def _stored(reading: Reading) -> Iterator[pa.RecordBatch]:
+    """The rows of a task that is sealed; a part of them must not look like all."""
+    yield from reading.slots.replay()
+    if not reading.slots.sealed:
+        raise Unreadable(f"{reading.task.name}: what was stored of it is gone from the spool")
 
 
 def _settle_for_less(reading: Reading, error: NsqError) -> bool:
@@ -117,6 +125,7 @@ class _Attempt:
         self._bytes = 0
         options = reading.options
         self._doubtful = reading.ledger.ids(reading.task) if options.dedupe_redeliveries else set()
+        self._own: set[str] = set()
         self._until = monotonic() + options.poll_timeout
         self._leaving = False
 
@@ -147,9 +156,16 @@ class _Attempt:
     def leave(self) -> bool:
         """Seal the log once nsqd has carried out every FIN; what came too late goes back."""
         self._reading.watch("before the end")
-        if not self._source.drain().confirmed:
-            raise Unreadable(f"{self._reading.task.name}: nsqd did not confirm what was finished")
-        return self._reading.slots.seal(self._rows)
+        reading, report = self._reading, self._source.drain()
+        if not report.confirmed:
+            raise Unreadable(f"{reading.task.name}: nsqd did not confirm what was finished")
+        if self._own and (report.expired or report.refused):
+            # The storage was slower than msg_timeout: nsqd delivers again what is in the slots.
+            reading.ledger.add(reading.task, self._own, time_ns() // _SECOND)
+        return reading.slots.seal(self._rows)
+
+    def _is_new(self, message_id: str) -> bool:
+        return message_id not in self._own and message_id not in self._doubtful
 
     def _left(self) -> int:
         """Messages that may still be taken."""
@@ -165,23 +181,32 @@ class _Attempt:
         """Messages for one slot, and whether it was silence or time that ended it."""
         options = self._reading.options
         found: list[Message] = []
-        size = 0
+        size, until = 0, self._until
         while len(found) < options.chunk and size < options.chunk_bytes:
-            wait = min(silence, max(0.0, self._until - monotonic()))
+            wait = min(silence, max(0.0, until - monotonic()))
             came = self._source.pull(options.chunk - len(found), wait)
             if not came:
-                return found, True
+                break
+            if not found:
+                # A slot that fills slowly must be stored before the first of them times out.
+                until = min(until, monotonic() + options.msg_timeout * _SHARE_OF_TIMEOUT)
             found += came
             size += sum(len(each.body) for each in came)
             silence = options.idle_timeout
+        else:
+            return self._counted(found, size), False
+        return self._counted(found, size), wait >= silence or monotonic() >= self._until
+
+    def _counted(self, found: list[Message], size: int) -> list[Message]:
         self._bytes += size
-        return found, False
+        return found
 
     def _store(self, messages: Sequence[Message]) -> bool:
         """Write a slot, then finish; False if another attempt owns it, and all go back."""
         partition = self._reading.task.partition
-        doubtful = self._doubtful
-        fresh = [each for each in messages if text_of(each.id, partition) not in doubtful]
+        # What has timed out since may be among them twice.
+        by_id = {text_of(each.id, partition): each for each in messages}
+        fresh = [each for name, each in by_id.items() if self._is_new(name)]
         if fresh:
             self._reading.watch("before the slot")
             batch = to_batch(fresh, headers=self._reading.options.include_headers)
@@ -191,7 +216,7 @@ class _Attempt:
                 self._source.drain()
                 return False
             self._rows += len(fresh)
-            doubtful.update(batch.column("message_id").to_pylist())
+            self._own.update(by_id)
         if messages:
             self._reading.watch("before FIN")
             self._source.set_rdy(self._window())

@@ -12,13 +12,14 @@ import uuid
 from time import monotonic, sleep, time_ns
 from typing import Any
 
-from nsqsmart.errors import DiscoveryError, NsqError
+from nsqsmart.errors import ConfigError, DiscoveryError, NsqError
 from nsqsmart.spark import starting
 from nsqsmart.spark.connecting import pull
 from nsqsmart.spark.doubt import DoubtLedger
 from nsqsmart.spark.filling import Reading
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.plan import Plan, Task, share
+from nsqsmart.spark.runs import Run
 from nsqsmart.spark.schema import arrow_schema
 from nsqsmart.spark.slots import SlotLog, sealed_rows
 from nsqsmart.spark.store import FileStore, Store
@@ -28,8 +29,6 @@ log = logging.getLogger("nsqsmart.spark")
 
 Offset = dict[str, Any]
 _SECOND = 1_000_000_000
-_EMPTY_EPOCHS = 2
-_PATIENCE = 10.0
 _BATCH = "batch-"
 _DAY = 86400
 
@@ -52,7 +51,7 @@ class SpoolSource:
         self._ready = ""
         self._committed = -1
         self._waits_since: float | None = None
-        self._run: _Run | None = None
+        self._run: Run | None = None
 
     # ------------------------------------------------------------------------ what Spark asks for
 
@@ -65,7 +64,7 @@ class SpoolSource:
 
     def prepare_available_now(self) -> None:
         """Read what there is now, and end."""
-        self._run = _Run(monotonic())
+        self._run = Run()
 
     def latest_offset(self, start: Offset, most: int | None) -> Offset:
         """The end of the next epoch, of *most* messages; *start* if there is nothing to read.
@@ -154,6 +153,8 @@ class SpoolSource:
                 self._refuse_orphans()
                 try:
                     starting.prepare(self._options, self._survey)
+                except ConfigError:
+                    raise  # no time will mend it
                 except NsqError as error:
                     log.warning("cannot begin yet: %s", error)
                     return False
@@ -226,7 +227,7 @@ class SpoolSource:
     def _look(self) -> Sight | None:
         """What waits; None if nothing does, or not enough yet."""
         options, now = self._options, monotonic()
-        sight = self._survey.look()
+        sight = self._see()
         if sight is None or not sight.waiting:
             return None
         if self._waits_since is None:
@@ -236,17 +237,25 @@ class SpoolSource:
             return None
         return sight
 
+    def _see(self, *, anew: bool = False) -> Sight | None:
+        """The newest figures; a topic that is new gets its channel."""
+        sight = self._survey.look(anew=anew)
+        if sight is not None:
+            starting.make_channels(self._options, self._survey, sight.without_channel)
+        return sight
+
     def _await(self, source: str, epoch: int) -> Sight | None:
         """The same for AvailableNow: what was in flight when it began belongs to it."""
         run = self._run
         assert run is not None  # noqa: S101 - asked by the caller
+        since = monotonic()
         while not run.is_over():
-            sight = self._survey.look(anew=True)
+            sight = self._see(anew=True)
             if sight is not None:
                 run.see(sight)
                 if sight.waiting and not run.is_over():
                     return sight
-            if run.is_out_of_patience(sight, self._options.msg_timeout):
+            if run.is_out_of_patience(sight, self._options.msg_timeout, since):
                 log.warning("source %s ends at epoch %d: %s", source, epoch, run.why())
                 return None
             sleep(self._options.stats_interval)
@@ -257,43 +266,6 @@ class SpoolSource:
         if size is None:
             return tasks
         return tuple(each.with_size(-(-size // len(tasks))) for each in tasks)
-
-
-class _Run:
-    """An AvailableNow run: how much there was when it began, and how much of it was read."""
-
-    def __init__(self, began: float) -> None:
-        self._began = began
-        self._target: int | None = None
-        self._read = 0
-        self._empty = 0
-
-    def see(self, sight: Sight) -> None:
-        """The first sight is the target."""
-        if self._target is None:
-            self._target = sight.waiting + sight.held
-
-    def count(self, rows: int | None) -> None:
-        """An epoch was committed; those from before the run do not count."""
-        if rows is None or self._target is None:
-            return
-        self._read += rows
-        self._empty = 0 if rows else self._empty + 1
-
-    def is_over(self) -> bool:
-        """Whether all of it was read, or others read it."""
-        done = self._target is not None and self._read >= self._target
-        return done or self._empty >= _EMPTY_EPOCHS
-
-    def is_out_of_patience(self, sight: Sight | None, msg_timeout: float) -> bool:
-        """Whether nothing came for so long that nothing will."""
-        # What a dead consumer held comes back after its msg_timeout, which may be ours.
-        patience = _PATIENCE if sight is None or not sight.held else msg_timeout + _PATIENCE
-        return (sight is not None and not sight.held) or monotonic() - self._began > patience
-
-    def why(self) -> str:
-        """For the log."""
-        return f"{self._read} of {self._target} messages read, the others are held by others"
 
 
 def reading(options: ReadOptions, end: Offset, task: Task) -> Reading:

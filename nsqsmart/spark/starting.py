@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from nsqsmart.errors import ConfigError
+from nsqsmart.errors import ConfigError, NsqError
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.survey import Survey
 
@@ -34,6 +35,15 @@ def prepare(options: ReadOptions, survey: Survey) -> None:
     if asked:
         for topic, partition in survey.places():
             _move(options, survey, topic, partition)
+
+
+def make_channels(options: ReadOptions, survey: Survey, topics: Iterable[str]) -> None:
+    """Make the channel on *topics*, which have come up since the query began; or try later."""
+    for topic in topics:
+        try:
+            survey.admin.create_channel(topic, options.channel)
+        except NsqError as error:
+            log.warning("cannot make channel %s of topic %s: %s", options.channel, topic, error)
 
 
 def _move(options: ReadOptions, survey: Survey, topic: str, partition: int | None) -> None:

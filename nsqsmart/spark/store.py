@@ -13,6 +13,7 @@ import uuid
 from pathlib import Path
 from typing import Protocol
 
+_GONE = ".gone-"
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 
 
@@ -58,11 +59,8 @@ class FileStore:
         target = self.root / path
         written = self._write_beside(target, data)
         try:
-            os.link(written, target)
-        except FileExistsError:
-            # NFS may lose the answer to a link that was made, and try it again.
-            return written.stat().st_nlink > 1
-        else:
+            if not _link(written, target):
+                return False
             _sync_folder(target.parent)
             return True
         finally:
@@ -102,17 +100,20 @@ class FileStore:
                 break
 
     def discard(self, path: str) -> None:
-        """Renamed first: a folder that is going away must take nothing more."""
+        """Renamed first: a folder that is going away must take nothing more.
+
+        What an earlier one had renamed when it was killed goes too.
+        """
         old = self.root / path
-        away = old.with_name(f".gone-{uuid.uuid4().hex}")
         try:
-            old.rename(away)
+            old.rename(old.with_name(f"{_GONE}{uuid.uuid4().hex}"))
         except FileNotFoundError:
             return
-        if away.is_dir():
-            shutil.rmtree(away, ignore_errors=True)
-        else:
-            away.unlink(missing_ok=True)
+        for away in old.parent.glob(f"{_GONE}*"):
+            if away.is_dir():
+                shutil.rmtree(away, ignore_errors=True)
+            else:
+                away.unlink(missing_ok=True)
 
     def _write_beside(self, target: Path, data: bytes) -> Path:
         """A file of another name in the same folder, on disk; nothing is left if that fails."""
@@ -127,6 +128,16 @@ class FileStore:
                 path.unlink(missing_ok=True)
             raise
         return path
+
+
+def _link(written: Path, target: Path) -> bool:
+    """Give *written* the name *target*; False if something has it."""
+    try:
+        os.link(written, target)
+    except FileExistsError:
+        # NFS may lose the answer to a link that was made, and try it again.
+        return written.stat().st_nlink > 1
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

@@ -27,7 +27,8 @@ class Sight:
     """What was seen.
 
     ``backlogs`` is what can be delivered now, ``held`` what is in flight or deferred, ``missing``
-    the nsqds that gave no figures, ``clients`` the consumers on the channel.
+    the nsqds that gave no figures, ``clients`` the consumers on the channel, ``without_channel``
+    the topics that do not have it everywhere.
     """
 
     backlogs: tuple[Backlog, ...]
@@ -35,6 +36,7 @@ class Sight:
     missing: tuple[str, ...]
     redelivered: int
     clients: int
+    without_channel: tuple[str, ...] = ()
 
     @property
     def waiting(self) -> int:
@@ -104,12 +106,15 @@ class Survey:
         backlogs: list[Backlog] = []
         held = redelivered = clients = 0
         missing: set[str] = set()
+        without: dict[str, None] = {}
         for topic in self.topics():
             stats = self.admin.stats(topic)
             missing.update(each.nsqd for each in stats.unreachable)
             for entry in stats.topics:
                 if not self.is_ours(topic, entry.partition):
                     continue
+                if self._options.channel not in {each.channel for each in entry.channels}:
+                    without[topic] = None
                 for channel in entry.channels:
                     if channel.channel == self._options.channel:
                         away = channel.in_flight + channel.deferred
@@ -118,7 +123,8 @@ class Survey:
                         held += away
                         redelivered += channel.requeue_count + channel.timeout_count
                         clients += channel.clients
-        return Sight(tuple(backlogs), held, tuple(sorted(missing)), redelivered, clients)
+        nodes = tuple(sorted(missing))
+        return Sight(tuple(backlogs), held, nodes, redelivered, clients, tuple(without))
 
     def is_ours(self, topic: str, partition: int | None) -> bool:
         """Whether the options choose it."""

@@ -1,0 +1,155 @@
+"""Runs driving.py, and reads what it has written without Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.helpers import ROOT
+from tests.rooms.spark.conftest import CHANNEL, TOPIC
+
+HERE = Path(__file__).parent
+LIMIT = 400
+Point = tuple[str, int, str]
+LOCAL = {"spark_master": "local[2,9]"}
+
+
+class Driver:
+    """A query on *address* in a process of its own, run as often as a test likes."""
+
+    def __init__(self, address: str, folder: Path, **options: object) -> None:
+        self.folder = folder
+        self.sink = "files"
+        self.kill_at = -1
+        self.session: dict[str, str] = dict(LOCAL)
+        self.environment: dict[str, str] = {}
+        self.options: dict[str, Any] = {
+            "address": address,
+            "subscribe": TOPIC,
+            "channel": CHANNEL,
+            "spoolLocation": str(folder / "spool"),
+            "idleTimeoutMs": "100",
+            "chunkMessages": "50",
+            "messageTimeoutMs": "2000",
+            "maxMessagesPerTrigger": "300",
+            **options,
+        }
+
+    def on_two_executors(self, **more: str) -> None:
+        """Two executors with a core each, as processes of their own."""
+        self.environment["SPARK_HOME"] = str(spark_home(self.folder / "home"))
+        self.session = {
+            "spark_master": "local-cluster[2,1,1024]",
+            "spark_task_maxFailures": "9",
+            "spark_executor_memory": "512m",
+            **more,
+        }
+
+    def run(self, *points: Point) -> int:
+        """To its end, or until it is killed; the exit code."""
+        told = {
+            "folder": str(self.folder),
+            "sink": self.sink,
+            "kill_at": self.kill_at,
+            "session": self.session,
+            "options": {name: str(value) for name, value in self.options.items()},
+        }
+        planted = json.dumps({"points": points, "folder": str(self.folder)})
+        path = [str(HERE / "planted"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, path)),
+            "PLANTED": planted,
+            **self.environment,
+        }
+        with (self.folder / "output").open("ab") as output:
+            return run_group(
+                [sys.executable, str(HERE / "driving.py"), json.dumps(told)],
+                env=environment,
+                stdout=output,
+                stderr=output,
+                cwd=self.folder,
+            )
+
+    def finish(self) -> None:
+        """Run it without trouble; fails with what Spark said."""
+        if self.run():
+            pytest.fail(self.output())
+
+    def was_reached(self, number: int = 0) -> bool:
+        """Whether that one of the points of the last runs was reached."""
+        return (self.folder / f"reached-{number}").exists()
+
+    def output(self) -> str:
+        """The end of what was printed."""
+        return (self.folder / "output").read_text(errors="replace")[-6000:]
+
+    def rows(self) -> list[bytes]:
+        """What the sink holds, sorted."""
+        return sorted(body for file in self._files() for body in values(file))
+
+    def column(self, name: str) -> list[Any]:
+        """One column of all rows."""
+        return [each for file in self._files() for each in values(file, name)]
+
+    def _files(self) -> list[Path]:
+        out = self.folder / "out"
+        if self.sink != "files":
+            return sorted(out.glob("batch=*/*.parquet"))
+        # The file sink's log says which of the files count; a compacted one repeats the earlier.
+        paths = {
+            json.loads(line)["path"]
+            for log in (out / "_spark_metadata").iterdir()
+            if not log.name.startswith(".")
+            for line in log.read_text().splitlines()[1:]
+        }
+        return [Path(urlparse(path).path) for path in sorted(paths)]
+
+
+def run_group(command: list[str], **more: Any) -> int:
+    """Run *command*; nothing of what it has started is left. The exit code."""
+    with subprocess.Popen(command, start_new_session=True, **more) as process:
+        try:
+            return process.wait(LIMIT)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def spark_home(folder: Path) -> Path:
+    """A SPARK_HOME of the installed package, in which executors may work."""
+    import pyspark
+
+    folder.mkdir(exist_ok=True)
+    for each in Path(pyspark.__file__).parent.iterdir():
+        with contextlib.suppress(FileExistsError):
+            (folder / each.name).symlink_to(each)
+    return folder
+
+
+def values(file: Path, name: str = "value") -> list[Any]:
+    return pq.ParquetFile(file).read([name]).column(name).to_pylist()  # type: ignore[no-any-return]
+
+
+def java_or_skip() -> None:
+    """Skip, or fail if it is required, where there is no Spark."""
+    from nsqsmart.errors import ConfigError
+    from nsqsmart.spark.requirements import check_java, check_packages
+
+    try:
+        check_packages()
+        check_java()
+    except ConfigError as error:
+        if "spark" in os.environ.get("NSQSMART_REQUIRE", ""):
+            raise
+        pytest.skip(str(error))
