@@ -58,10 +58,11 @@ class OffsetsSource:
     def initial_offset(self) -> Offset:
         """Where a new query begins: ``startingOffsets``, ``startingTimestamp``.
 
-        Raises DiscoveryError if nobody says where the logs are.
+        Raises DiscoveryError if nobody says where the logs are, or one of them is.
         """
         if self._first is None:
             logs = self._look(anew=True, must=True)
+            self._survey.check_complete(logs)
             self._first = _offset({place: self._begin(place, logs[place]) for place in logs})
         return self._first
 
@@ -81,11 +82,18 @@ class OffsetsSource:
             return start
         found = dict(places)
         for place, each in logs.items():
-            begin = places.get(place, each.start)
+            begin = places.get(place)
+            if begin is None:
+                # Noted now and read from the next batch on: a replay must know where it began.
+                found[place] = each.start
+                continue
             self._check(place, begin, each)
             end = each.end if self._target is None else min(each.end, self._target.get(place, 0))
             share = None if most is None else max(1, most // len(logs))
-            found[place] = max(begin, self._bounded(place, begin, end, each, share))
+            try:
+                found[place] = max(begin, self._bounded(place, begin, end, each, share))
+            except NsqError as error:
+                log.warning("cannot look into %s/%d for now: %s", *place, error)
         if found == places:
             return start
         made = _offset(found)
@@ -97,14 +105,15 @@ class OffsetsSource:
         begun = _places({"offsets": end["from"]}) if "from" in end else _places(start)
         made = []
         for (topic, partition), last in _places(end).items():
-            first = begun.get((topic, partition), 0)
-            if last > first:
+            first = begun.get((topic, partition))
+            if first is not None and last > first:
                 made.append(Task(topic, partition, "", first=first, end=last))
         return tuple(made)
 
     def batch(self) -> tuple[Task, ...]:
         """What a batch read reads: ``startingOffsets`` up to ``endingOffsets``."""
         logs = self._look(anew=True, must=True)
+        self._survey.check_complete(logs)
         begin = {place: self._begin(place, logs[place]) for place in logs}
         end = {place: self._end(place, logs[place]) for place in logs}
         return self.tasks(_offset(begin), _offset(end))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from nsqsmart import Admin
-from nsqsmart.errors import NsqError
+from nsqsmart.errors import DiscoveryError, NsqError
 from nsqsmart.spark.connecting import admin
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.plan import Backlog
@@ -137,3 +137,12 @@ class Survey:
             for target in self.admin.topology(topic).targets:
                 if self.is_ours(topic, target.partition):
                     yield topic, target.partition
+
+    def check_complete(self, seen: Collection[tuple[str, int]]) -> None:
+        """Raise DiscoveryError unless every partition that the options choose is among *seen*."""
+        for topic in self.topics():
+            for number in range(self.admin.topology(topic).partition_num):
+                if self.is_ours(topic, number) and (topic, number) not in seen:
+                    raise DiscoveryError(
+                        f"no figures of topic {topic!r} partition {number}: has it no leader?"
+                    )
