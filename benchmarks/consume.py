@@ -22,7 +22,7 @@ from environments import CACHE, GO, NAMES, MissingPeer, command_of, script
 from feast import Table
 from harness import running
 from source import source
-from verdicts import LIMIT, LIMIT_AGAIN, Figure, Gate, Rounds, Verdict, judge, show
+from verdicts import LIMIT, LIMIT_AGAIN, Figure, Gate, Rounds, Verdict, pass_judgement, show
 
 OURS = "nsqsmart"
 GO_4 = "go-nsq, 4 handlers"
@@ -179,21 +179,6 @@ def measure(
     return rounds
 
 
-def pass_judgement(
-    gates: tuple[Gate, ...], found: dict[str, Rounds], missing: dict[str, str], title: str
-) -> list[Verdict]:
-    """Print what became of each gate."""
-    print(f"\ngates on {title}")
-    verdicts = []
-    for gate in gates:
-        if gate.figure not in found:
-            continue
-        verdict, why = judge(gate, FIGURES[gate.figure], found[gate.figure], missing)
-        print(f"  {verdict.value:<12} {gate}: {why}")
-        verdicts.append(verdict)
-    return verdicts
-
-
 def run(chosen: argparse.Namespace) -> list[Verdict]:
     """Measure on each server, then judge."""
     commands, missing = recruit(chosen)
@@ -215,7 +200,7 @@ def run(chosen: argparse.Namespace) -> list[Verdict]:
                 show(FIGURES[key], found[key], "the source", "2 cores")
             else:
                 found[key] = measure(key, program, commands, chosen)
-        judged += pass_judgement(gates, found, missing, program or "the source")
+        judged += pass_judgement(gates, FIGURES, found, missing, program or "the source")
     return judged
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from contest import Contestant, ContestantFailed, Entry, play, play_rounds, version_of
 from environments import CACHE, NAMES, MissingPeer, command_of, script
 from harness import confined, running
-from verdicts import LIMIT, LIMIT_AGAIN, Figure, Gate, Rounds, Verdict, judge, show
+from verdicts import LIMIT, LIMIT_AGAIN, Figure, Gate, Rounds, Verdict, pass_judgement, show
 
 EMBEDDED = "the embedded nsqd"
 OURS = "nsqsmart"
@@ -125,19 +125,6 @@ def measure(
     return rounds
 
 
-def pass_judgement(
-    gates: tuple[Gate, ...], found: dict[str, Rounds], missing: dict[str, str], title: str
-) -> list[Verdict]:
-    """Print what became of each gate."""
-    print(f"\ngates on {title}")
-    verdicts = []
-    for gate in gates:
-        verdict, why = judge(gate, FIGURES[gate.figure], found[gate.figure], missing)
-        print(f"  {verdict.value:<12} {gate}: {why}")
-        verdicts.append(verdict)
-    return verdicts
-
-
 def run(chosen: argparse.Namespace) -> list[Verdict]:
     """Measure on each server, then judge."""
     commands, missing = recruit(chosen)
@@ -150,7 +137,7 @@ def run(chosen: argparse.Namespace) -> list[Verdict]:
     }
     judged = []
     for program, gates in servers.items():
-        judged += pass_judgement(gates, found[program], missing, program or EMBEDDED)
+        judged += pass_judgement(gates, FIGURES, found[program], missing, program or EMBEDDED)
     return judged
 
 

@@ -117,3 +117,21 @@ def judge(
     if not held and not gate.at_most and LIMIT in rounds[0]:
         why += f"; the bare loop {figure.ratio(rounds, LIMIT, gate.rival)}"
     return (Verdict.HELD if held else Verdict.MISSED), why
+
+
+def pass_judgement(
+    gates: tuple[Gate, ...],
+    figures: dict[str, Figure],
+    found: dict[str, Rounds],
+    missing: dict[str, str],
+    title: str,
+) -> list[Verdict]:
+    """Print what became of each gate whose figure was measured."""
+    print(f"\ngates on {title}")
+    verdicts = []
+    for gate in gates:
+        if gate.figure in found:
+            verdict, why = judge(gate, figures[gate.figure], found[gate.figure], missing)
+            print(f"  {verdict.value:<12} {gate}: {why}")
+            verdicts.append(verdict)
+    return verdicts

@@ -54,7 +54,9 @@ def test_a_gate_is_judged_by_the_middle_of_the_rounds(publish, number, rival, ve
         gnsq=[45.0, 45.0, 900.0],
     )
     figure = publish.FIGURES["sync"]
-    found, why = publish.judge(gate, figure, rounds, {"go-nsq": "go is not on PATH"})
+    found, why = sys.modules["verdicts"].judge(
+        gate, figure, rounds, {"go-nsq": "go is not on PATH"}
+    )
     assert found.name == verdict
     assert why
 
@@ -62,14 +64,14 @@ def test_a_gate_is_judged_by_the_middle_of_the_rounds(publish, number, rival, ve
 def test_more_than_a_bound_from_above_is_missed(publish) -> None:
     gate = next(gate for gate in publish.GATES_EMBEDDED if gate.number == 12)
     rounds = rounds_of(publish, nsqsmart=[17.0], bare_loop=[10.0])
-    found, why = publish.judge(gate, publish.FIGURES["sync"], rounds, {})
+    found, why = sys.modules["verdicts"].judge(gate, publish.FIGURES["sync"], rounds, {})
     assert (found.name, why) == ("MISSED", "1.70 (1.70 .. 1.70)")
 
 
 def test_the_reason_of_a_missed_gate_says_what_a_bare_loop_reaches(publish) -> None:
     rounds = rounds_of(publish, nsqsmart=[20.0], bare_loop=[10.0], gnsq=[40.0])
     gate = next(gate for gate in publish.GATES_NSQD if gate.rival == "gnsq")
-    _, why = publish.judge(gate, publish.FIGURES["sync"], rounds, {})
+    _, why = sys.modules["verdicts"].judge(gate, publish.FIGURES["sync"], rounds, {})
     assert why == "2.00 (2.00 .. 2.00); the bare loop 4.00 (4.00 .. 4.00)"
 
 
