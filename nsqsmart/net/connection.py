@@ -23,9 +23,6 @@ from nsqsmart.wire.frames import ERROR, HEARTBEAT, OK, OK_FRAME, RESPONSE, Frame
 from nsqsmart.wire.identify import Grant
 
 _REDESIGNED_TLS_LIFETIME = 4.0
-# So soon after a clean answer nothing new is there to be seen; looking costs a system call, and
-# with several threads a turn at the interpreter.
-_FRESH = 0.001
 # Of what waits on an idle connection: more than 3,000 heartbeats, which take a day to gather.
 _MOST_READS = 16
 
@@ -169,7 +166,7 @@ class Connection:
             now = monotonic()
         if self.spoiled or now >= self.expires_at:
             return False
-        if now - self.idle_since < _FRESH or not self._socket.poll(0):
+        if not self._socket.poll(0):
             return True
         data = self._socket.recv_now()
         return data is None or self._holds_heartbeats_only(data)
