@@ -14,12 +14,12 @@ import sys
 from collections.abc import Sequence
 
 from nsqsmart import __version__
-from nsqsmart.spark.jobs import archive, lag, order_audit, replay, trace
+from nsqsmart.spark.jobs import archive, demo, lag, order_audit, replay, trace
 from nsqsmart.spark.jobs.verdicts import INTERRUPTED, expected, judge
 
 __all__ = ["main"]
 
-_JOBS = (archive, lag, replay, order_audit, trace)
+_JOBS = (archive, lag, replay, order_audit, trace, demo)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

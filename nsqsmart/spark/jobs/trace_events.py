@@ -50,7 +50,7 @@ def read_events(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     value = f.col("value")
     parts = lines.select(
         value,
-        f.from_json(f.regexp_extract(value, _LINE, 1), _LINE_SCHEMA).alias("line"),
+        f.from_json(_json_of(value), _LINE_SCHEMA).alias("line"),
         _groups(value, _PUT, 8, "put"),
         _groups(value, _CONSUMED, 10, "did"),
     )
@@ -60,6 +60,11 @@ def read_events(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         .when(f.col("did")[3] != "", f.lit("did"))
     )
     return parts.withColumn("kind", kind).select(*_columns())
+
+
+def _json_of(value: Column) -> Column:
+    """The JSON of a line, which a formatter may have put something in front of."""
+    return f.when(value.startswith("{"), value).otherwise(f.regexp_extract(value, _LINE, 1))
 
 
 def _groups(value: Column, pattern: str, count: int, name: str) -> Column:

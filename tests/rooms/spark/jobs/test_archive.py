@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +15,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ns
 
 import nsqsmart
 from nsqsmart.embedded import Cluster
+from tests.helpers import eventually
 from tests.rooms.spark.jobs.conftest import Run
 
 if TYPE_CHECKING:
@@ -87,3 +91,46 @@ def test_a_new_checkpoint_for_an_old_archive_is_refused(
     )
     assert code == 1
     assert "written with another checkpoint" in summary["error"]
+
+
+def test_one_that_goes_on_ends_cleanly_when_told_to(
+    run: Run, spark: SparkSession, cluster: Cluster, publish: Publish, tmp_path: Path
+) -> None:
+    publish(100)
+    out = tmp_path / "archive"
+
+    def end_it() -> None:
+        try:
+            eventually(lambda: any(out.glob("topic=orders/date=*/hour=*/*.parquet")), 150)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    ending = threading.Thread(target=end_it)
+    ending.start()
+    before = signal.getsignal(signal.SIGTERM)
+    code, summary = run(
+        *("archive", "--address", cluster.url, "--topic", "orders", "--out", out),
+        *("--every", "100ms"),
+    )
+    ending.join()
+    assert (code, summary["rows"], summary["ended"]) == (0, 100, "signal")
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert len(bodies(spark, out)) == 100
+    assert not spark.streams.active
+
+
+def test_what_cannot_be_archived_is_told_before_spark_is_asked(run: Run, tmp_path: Path) -> None:
+    def refusal(*arguments: object) -> tuple[int, str]:
+        code, summary = run("archive", "--out", tmp_path / "out", *arguments)
+        return code, summary["error"]
+
+    nobody = ("--address", "nsq+lookupd://127.0.0.1:1", "--topic", "orders", "--once")
+    assert refusal(*nobody)[0] == 75
+    assert refusal()[0] == 1
+    assert "--compact goes with --once" in refusal("--topic", "orders", "--compact", "x")[1]
+    with Cluster(nsqds=1) as cluster:
+        nsqsmart.Admin(cluster.url).create_topic("orders", partitions=1)
+        code, error = refusal("--address", cluster.url, "--topic", "odrers", "--once")
+    assert code == 1
+    assert "knows topic 'odrers': did you mean orders?" in error
+    assert not (tmp_path / "out").exists()
