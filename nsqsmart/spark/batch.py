@@ -20,7 +20,7 @@ from nsqsmart.spark.offsets import OffsetsSource
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.plan import Plan, share
 from nsqsmart.spark.ranges import read_range
-from nsqsmart.spark.schema import to_batch
+from nsqsmart.spark.schema import texts_of, to_batch
 from nsqsmart.spark.spooling import SpoolSource, reading
 from nsqsmart.spark.survey import Survey
 from nsqsmart.spark.tasks import TaskPartition
@@ -76,7 +76,7 @@ class PeekReader(DataSourceReader):
                 if not messages:
                     break
                 left -= len(messages)
-                yield to_batch(messages, headers=options.include_headers)
+                yield to_batch(messages, texts_of(messages), headers=options.include_headers)
 
 
 class RangesReader(DataSourceReader):

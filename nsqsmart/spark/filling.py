@@ -19,7 +19,7 @@ from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError, NsqErr
 from nsqsmart.spark.doubt import DoubtLedger
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.plan import Task
-from nsqsmart.spark.schema import ids_of, rows_of, text_of, to_batch
+from nsqsmart.spark.schema import ids_of, rows_of, texts_of, to_batch
 from nsqsmart.spark.slots import SlotLog
 
 log = logging.getLogger("nsqsmart.spark")
@@ -164,8 +164,16 @@ class _Attempt:
             reading.ledger.add(reading.task, self._own, time_ns() // _SECOND)
         return reading.slots.seal(self._rows)
 
-    def _is_new(self, message_id: str) -> bool:
-        return message_id not in self._own and message_id not in self._doubtful
+    def _fresh(self, messages: Sequence[Message]) -> tuple[Sequence[Message], list[str]]:
+        """Those that are in no slot, each once, and their ids."""
+        ids = texts_of(messages)
+        once = set(ids)
+        if len(once) == len(ids) and once.isdisjoint(self._own) and once.isdisjoint(self._doubtful):
+            return messages, ids
+        # What has timed out since may be among them twice.
+        known = self._own | self._doubtful
+        by_id = {name: each for name, each in zip(ids, messages, strict=True) if name not in known}
+        return list(by_id.values()), list(by_id)
 
     def _left(self) -> int:
         """Messages that may still be taken."""
@@ -203,20 +211,17 @@ class _Attempt:
 
     def _store(self, messages: Sequence[Message]) -> bool:
         """Write a slot, then finish; False if another attempt owns it, and all go back."""
-        partition = self._reading.task.partition
-        # What has timed out since may be among them twice.
-        by_id = {text_of(each.id, partition): each for each in messages}
-        fresh = [each for name, each in by_id.items() if self._is_new(name)]
+        fresh, ids = self._fresh(messages)
         if fresh:
             self._reading.watch("before the slot")
-            batch = to_batch(fresh, headers=self._reading.options.include_headers)
+            batch = to_batch(fresh, ids, headers=self._reading.options.include_headers)
             if not self._reading.slots.append(batch):
                 log.info("%s: another attempt came first", self._reading.task.name)
                 self._source.requeue(messages)
                 self._source.drain()
                 return False
             self._rows += len(fresh)
-            self._own.update(by_id)
+            self._own.update(ids)
         if messages:
             self._reading.watch("before FIN")
             self._source.set_rdy(self._window())

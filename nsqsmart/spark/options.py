@@ -31,6 +31,7 @@ _SPARKS_OWN = frozenset(
 )
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _EPHEMERAL = "#ephemeral"
+_MOST_TIMEOUT = 900.0
 
 Options = TypeVar("Options")
 
@@ -183,7 +184,8 @@ class ReadOptions:
             raise ConfigError("give one of the options subscribe, assign and subscribePattern")
         resolve(AdminConfig, options.address, options.of(AdminConfig))
         others = options.of(AdminConfig).keys() - options_of(ConsumerConfig).keys()
-        rest = {name: text for name, text in options.client.items() if name not in others}
+        rest: dict[str, Any] = {"msg_timeout": options.msg_timeout}
+        rest |= {name: text for name, text in options.client.items() if name not in others}
         return replace(options, address=_address(ConsumerConfig, options.address, rest))
 
     def of(self, kind: type[ClientConfig]) -> dict[str, Any]:
@@ -210,7 +212,7 @@ class ReadOptions:
     @property
     def msg_timeout(self) -> float:
         """For how long nsqd leaves a message to a task that may have died."""
-        return self.message_timeout or max(10.0, 4 * self.poll_timeout)
+        return self.message_timeout or min(_MOST_TIMEOUT, max(10.0, 4 * self.poll_timeout))
 
     @property
     def codec(self) -> str | None:
@@ -244,7 +246,7 @@ class WriteOptions:
         return replace(options, address=_address(ProducerConfig, options.address, options.client))
 
 
-def _address(kind: type[ClientConfig], given: str | None, client: Mapping[str, str]) -> str:
+def _address(kind: type[ClientConfig], given: str | None, client: Mapping[str, Any]) -> str:
     """The address, checked with the client's options; executors have another environment."""
     endpoint, _ = resolve(kind, given, client)
     if endpoint.embedded:

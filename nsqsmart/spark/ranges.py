@@ -21,7 +21,7 @@ from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError, NsqErr
 from nsqsmart.spark.connecting import pull_from
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.plan import Task
-from nsqsmart.spark.schema import to_batch
+from nsqsmart.spark.schema import texts_of, to_batch
 
 log = logging.getLogger("nsqsmart.spark")
 
@@ -69,7 +69,7 @@ def _read_on(options: ReadOptions, task: Task, walk: Walk) -> Iterator[pa.Record
                     f"{task.name}: nothing came from offset {walk.place} for {_SILENCE:.0f} s"
                 )
             if found:
-                yield to_batch(found, headers=options.include_headers)
+                yield to_batch(found, texts_of(found), headers=options.include_headers)
 
 
 def open_at(

@@ -59,15 +59,16 @@ def unsigned(number: int | None) -> int | None:
     return number if number is None or number >= 0 else number + _WRAP
 
 
-def text_of(message_id: bytes, partition: int | None) -> str:
-    """An id as text: of an original nsqd it is 16 characters, of a redesigned one two numbers."""
-    if partition is None and message_id.isascii():
-        return message_id.decode()
-    return message_id.hex()
+def texts_of(messages: Sequence[Message]) -> list[str]:
+    """Their ids as text: of an original nsqd 16 characters, of a redesigned one two numbers."""
+    ids = [each.id for each in messages]
+    if messages and messages[0].partition is None:
+        return [each.decode() if each.isascii() else each.hex() for each in ids]
+    return [each.hex() for each in ids]
 
 
-def to_batch(messages: Sequence[Message], *, headers: bool) -> pa.RecordBatch:
-    """The rows of *messages*, all from one subscription; at least one."""
+def to_batch(messages: Sequence[Message], ids: list[str], *, headers: bool) -> pa.RecordBatch:
+    """The rows of *messages*, all from one subscription; at least one. *ids* are their texts."""
     first, count = messages[0], len(messages)
     partition = first.partition
     nanoseconds = pa.array([each.timestamp for each in messages], pa.int64())
@@ -76,7 +77,7 @@ def to_batch(messages: Sequence[Message], *, headers: bool) -> pa.RecordBatch:
         _constant(first.topic, pa.string(), count),
         _constant(first.channel, pa.string(), count),
         _constant(partition, pa.int32(), count),
-        pa.array([text_of(each.id, partition) for each in messages], pa.string()),
+        pa.array(ids, pa.string()),
         *_numbers(messages, partition),
         pc.divide(nanoseconds, _NANOSECONDS).cast(pa.timestamp("us", tz="UTC")),
         nanoseconds,

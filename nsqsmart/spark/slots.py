@@ -41,8 +41,7 @@ class SlotLog:
             except FileNotFoundError:
                 return
             self._next += 1
-            with pa.ipc.open_stream(data) as stream:
-                batches = list(stream)
+            batches = decode(data)
             self.sealed = not batches
             yield from batches
 
@@ -55,16 +54,30 @@ class SlotLog:
         return self._write([], self._schema.with_metadata({_ROWS: str(rows)}))
 
     def _write(self, batches: list[pa.RecordBatch], schema: pa.Schema) -> bool:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema, options=self._options) as stream:
-            for batch in batches:
-                stream.write_batch(batch)
-        written = self._store.put_new(self._path(), sink.getvalue().to_pybytes())
+        data = encode(batches, schema, self._options)
+        written = self._store.put_new(self._path(), data)
         self._next += written
         return written
 
     def _path(self) -> str:
         return f"{self._folder}/{slot_name(self._next)}"
+
+
+def encode(
+    batches: list[pa.RecordBatch], schema: pa.Schema, options: pa.ipc.IpcWriteOptions
+) -> memoryview:
+    """The bytes of a slot."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=options) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return memoryview(sink.getvalue())
+
+
+def decode(data: bytes) -> list[pa.RecordBatch]:
+    """What a slot holds; nothing if it is the end."""
+    with pa.ipc.open_stream(data) as stream:
+        return list(stream)
 
 
 def slot_name(number: int) -> str:

@@ -20,7 +20,7 @@ _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 class Store(Protocol):
     """Paths are relative, with slashes; every write is durable when the call returns."""
 
-    def put_new(self, path: str, data: bytes) -> bool:
+    def put_new(self, path: str, data: bytes | memoryview) -> bool:
         """Write a new file; False if there is one, which stays as it is.
 
         The folder must be there: raises FileNotFoundError.
@@ -54,7 +54,7 @@ class FileStore:
     def __repr__(self) -> str:
         return f"<FileStore {self.root}>"
 
-    def put_new(self, path: str, data: bytes) -> bool:
+    def put_new(self, path: str, data: bytes | memoryview) -> bool:
         """Link a finished file to its name, which fails where there is one."""
         target = self.root / path
         written = self._write_beside(target, data)
@@ -115,7 +115,7 @@ class FileStore:
             else:
                 away.unlink(missing_ok=True)
 
-    def _write_beside(self, target: Path, data: bytes) -> Path:
+    def _write_beside(self, target: Path, data: bytes | memoryview) -> Path:
         """A file of another name in the same folder, on disk; nothing is left if that fails."""
         path = target.with_name(f".new-{uuid.uuid4().hex}")
         try:

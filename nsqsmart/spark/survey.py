@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any
 
 from nsqsmart import Admin
-from nsqsmart.errors import DiscoveryError, NsqError
+from nsqsmart.errors import ConfigError, DiscoveryError, NsqError
 from nsqsmart.spark.connecting import admin
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.plan import Backlog
@@ -70,13 +70,18 @@ class Survey:
         self._failed = False
 
     def look(self, *, anew: bool = False) -> Sight | None:
-        """The newest figures, at most ``statsIntervalMs`` old; None if there are none to be had."""
+        """The newest figures, at most ``statsIntervalMs`` old; None if there are none to be had.
+
+        Raises ConfigError for what no time will mend: an address that does not tell of lookups.
+        """
         now = monotonic()
         if not anew and now - self._asked_at < self._options.stats_interval:
             return self._seen
         try:
             self._seen = self._ask()
             self._failed = False
+        except ConfigError:
+            raise
         except NsqError as error:
             self._seen = None
             if not self._failed:

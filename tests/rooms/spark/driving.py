@@ -1,8 +1,8 @@
 """A query as a program of its own, which tests kill; run as a script with settings in JSON.
 
 ``sink`` is ``files`` (Spark's own file sink, which knows its batches), ``batches`` (a folder for
-each batch, written anew when the batch comes again) or ``batches-killed`` (the same; the driver
-kills its JVM behind the write of batch ``kill_at``: before ``commits/N``).
+each batch, written anew when the batch comes again), ``batches-killed`` (the same; the driver
+kills its JVM behind the write of batch ``kill_at``: before ``commits/N``) or ``nsq``.
 """
 
 from __future__ import annotations
@@ -29,11 +29,20 @@ def main() -> None:
     writer = frame.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
     if told["sink"] == "files":
         writer = writer.format("parquet").option("path", str(folder / "out"))
+    elif told["sink"] == "nsq":
+        writer = copying(frame.select("value"), folder, told["options"]["address"])
     else:
         writer = writer.foreachBatch(into_batches(spark, folder, told))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     spark.stop()
+
+
+def copying(frame: DataFrame, folder: Path, address: str) -> Any:
+    """To the topic "copied"."""
+    checkpoint = str(folder / "checkpoint")
+    writer = frame.writeStream.option("checkpointLocation", checkpoint)
+    return writer.format("nsq").options(address=address, topic="copied")
 
 
 def into_batches(spark: SparkSession, folder: Path, told: dict[str, Any]) -> Any:

@@ -33,6 +33,7 @@ class Driver:
         self.kill_at = -1
         self.session: dict[str, str] = dict(LOCAL)
         self.environment: dict[str, str] = {}
+        self.command = [sys.executable, str(HERE / "driving.py")]
         self.options: dict[str, Any] = {
             "address": address,
             "subscribe": TOPIC,
@@ -74,7 +75,7 @@ class Driver:
         }
         with (self.folder / "output").open("ab") as output:
             return run_group(
-                [sys.executable, str(HERE / "driving.py"), json.dumps(told)],
+                [*self.command, json.dumps(told)],
                 env=environment,
                 stdout=output,
                 stderr=output,
@@ -89,6 +90,10 @@ class Driver:
     def was_reached(self, number: int = 0) -> bool:
         """Whether that one of the points of the last runs was reached."""
         return (self.folder / f"reached-{number}").exists()
+
+    def pullers(self) -> int:
+        """Below how many JVMs messages were read."""
+        return len(list(self.folder.glob("pulled-*")))
 
     def output(self) -> str:
         """The end of what was printed."""

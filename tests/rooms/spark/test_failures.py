@@ -440,6 +440,26 @@ def test_a_start_that_cannot_be_is_said(told: Tell, publish: Publish, cluster: C
         query.source.latest_offset(query.at, None)
 
 
+def test_an_address_without_lookups_is_refused(
+    cluster: Cluster, told: Tell, publish: Publish
+) -> None:
+    """Nobody would say what waits; a query that was begun with lookups says so too."""
+    publish(10)
+    query = Query(told())
+    query.read()
+    direct = told(address=f"nsq://{cluster.nsqds[0].name}")
+    with pytest.raises(ConfigError, match="lookupd"):
+        SpoolSource(direct).latest_offset(query.at, None)
+
+
+@one_dialect
+def test_times_that_no_server_takes_are_said_at_once(told: Tell) -> None:
+    """Before a task is started, in which they would be an error as well."""
+    with pytest.raises(ConfigError, match="msg_timeout"):
+        told(messageTimeoutMs=500)
+    assert told(pollTimeoutMs=900_000).msg_timeout == 900
+
+
 # ------------------------------------------------------------------------------- AvailableNow
 
 

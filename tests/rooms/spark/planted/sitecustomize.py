@@ -3,8 +3,9 @@
 Every Python of Spark's imports it at its start; the package knows nothing of it. ``PLANTED`` is
 JSON: ``points`` is a list of points, each used once and in this order: [step, nth, victim], where
 each process counts, and uses it at the nth time or later. The victim is ``worker`` (this process),
-``jvm`` (the one above it, executor or driver; this one lives on, as it would) or ``both``.
-``folder`` is where it is noted that a point was reached.
+``jvm`` (the one above it, executor or driver; this one lives on, as it would), ``both``, or
+``nobody``. ``folder`` is where it is noted that a point was reached, and below which JVMs messages
+were read.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _SEEN: Counter[str] = Counter()
 def reached(step: str) -> None:
     """Kill whom this point is meant for, if it is the turn of this point."""
     told = json.loads(os.environ["PLANTED"])
+    if step == "after FIN":
+        Path(told["folder"], f"pulled-{_jvm()}").touch()
     _SEEN[step] += 1
     for number, (wanted, nth, victim) in enumerate(told["points"]):
         note = Path(told["folder"], f"reached-{number}")
@@ -87,6 +90,17 @@ def _plant_spooling(module: ModuleType) -> None:
     source.latest_offset, source._write = latest_offset, write_plan
 
 
+def _plant_ranges(module: ModuleType) -> None:
+    take = module.Walk.take
+
+    def planted(self: Any, messages: Any) -> Any:
+        if messages:
+            reached("in a range")
+        return take(self, messages)
+
+    module.Walk.take = planted
+
+
 class _Planting(Loader):
     def __init__(self, loader: Any, plant: Callable[[ModuleType], None]) -> None:
         self._loader, self._plant = loader, plant
@@ -99,7 +113,11 @@ class _Planting(Loader):
         self._plant(module)
 
 
-_PLACES = {"nsqsmart.spark.filling": _plant_filling, "nsqsmart.spark.spooling": _plant_spooling}
+_PLACES = {
+    "nsqsmart.spark.filling": _plant_filling,
+    "nsqsmart.spark.spooling": _plant_spooling,
+    "nsqsmart.spark.ranges": _plant_ranges,
+}
 
 
 class _Finder(MetaPathFinder):
