@@ -31,6 +31,7 @@ class Driver:
         self.folder = folder
         self.sink = "files"
         self.kill_at = -1
+        self._planted = 0
         self.session: dict[str, str] = dict(LOCAL)
         self.environment: dict[str, str] = {}
         self.command = [sys.executable, str(HERE / "driving.py")]
@@ -57,7 +58,10 @@ class Driver:
         }
 
     def run(self, *points: Point) -> int:
-        """To its end, or until it is killed; the exit code."""
+        """To its end, or until it is killed; the exit code.
+
+        A worker outlives a JVM that is killed, for a moment: it knows no points but its own run's.
+        """
         told = {
             "folder": str(self.folder),
             "sink": self.sink,
@@ -65,7 +69,8 @@ class Driver:
             "session": self.session,
             "options": {name: str(value) for name, value in self.options.items()},
         }
-        planted = json.dumps({"points": points, "folder": str(self.folder)})
+        planted = json.dumps({"points": points, "first": self._planted, "folder": str(self.folder)})
+        self._planted += len(points)
         path = [str(HERE / "planted"), str(ROOT), os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ,

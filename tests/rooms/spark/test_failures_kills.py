@@ -92,8 +92,8 @@ def test_the_driver_is_killed_in_a_task(
         ("before the end", 1, "both"),
         ("before FIN", 2, "jvm"),
     ]
-    for number in range(len(points)):
-        assert driver.run(*points) != 0
+    for number, point in enumerate(points):
+        assert driver.run(point) != 0
         assert driver.was_reached(number), driver.output()
     driver.finish()
     check(driver, sent, finished)
@@ -105,8 +105,8 @@ def test_the_driver_is_killed_between_batches(
     """Before a plan is written, before Spark logs it (``offsets/N``), behind ``commits/N``."""
     sent = publish(MESSAGES)
     points = [(each, 1, "both") for each in ("before plan 2", "before offset 2", "after commit 2")]
-    for number in range(len(points)):
-        assert driver.run(*points) != 0
+    for number, point in enumerate(points):
+        assert driver.run(point) != 0
         assert driver.was_reached(number), driver.output()
     driver.finish()
     check(driver, sent, finished)
