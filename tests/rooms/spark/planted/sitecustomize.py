@@ -4,8 +4,8 @@ Every Python of Spark's imports it at its start; the package knows nothing of it
 JSON: ``points`` is a list of points, each used once and in this order: [step, nth, victim], where
 each process counts, and uses it at the nth time or later. The victim is ``worker`` (this process),
 ``jvm`` (the one above it, executor or driver; this one lives on, as it would), ``both``, or
-``nobody``. The number of the first point is ``first``; ``folder`` is where it is noted that a point was reached, and below which JVMs messages
-were read.
+``nobody``. The number of the first point is ``first``; ``folder`` is where it is noted that a point
+was reached, and below which JVMs messages were read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def reached(step: str) -> None:
     if step == "after FIN":
         Path(told["folder"], f"pulled-{_jvm()}").touch()
     _SEEN[step] += 1
-    for number, (wanted, nth, victim) in enumerate(told["points"], told["first"]):
+    for number, (wanted, nth, victim) in enumerate(told["points"], told.get("first", 0)):
         note = Path(told["folder"], f"reached-{number}")
         if note.exists():
             continue
