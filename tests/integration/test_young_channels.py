@@ -58,8 +58,10 @@ class Held:
 def switched(cluster: Cluster, **options) -> Iterator[tuple[nsqsmart.Consumer, Held]]:
     """A consumer that has something in hand and nothing finished when its leader is killed."""
     held = Held()
-    # One worker: it holds the first message, and all others wait here.
-    consumer = nsqsmart.Consumer("t", "c", held, address=cluster.url, workers=1, **options)
+    # One worker holds the first message, and all others wait here: the governor would not ask for
+    # them.
+    options = {"workers": 1, "rdy_mode": "level", **options}
+    consumer = nsqsmart.Consumer("t", "c", held, address=cluster.url, **options)
     with consumer:
         try:
             assert held.entered.wait(10)
