@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["for_ordered_publish", "register", "session"]
 
-_LOCAL = "local[*]"
-
 
 def session(app: str = "nsqsmart", **settings: str) -> SparkSession:
     """A Spark session that knows the format ``nsq``.
@@ -41,21 +39,19 @@ def session(app: str = "nsqsmart", **settings: str) -> SparkSession:
     Args:
         app: its name, which Spark's pages show.
         settings: Spark's own, with ``_`` for ``.``: ``spark_ui_enabled="false"``. Where no master
-            is configured (``spark_master``, spark-submit) it runs in this machine.
+            is configured (``spark_master``, spark-submit, spark-defaults.conf) it runs on all
+            cores of this machine.
 
     The workers use this Python, unless ``PYSPARK_PYTHON`` says otherwise. Raises ConfigError if
     PySpark, pyarrow or Java is missing or too old.
     """
     check_packages()
     check_java()
-    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     # Spark would take whatever python3 is on the PATH, which has none of this.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     given = {name.replace("_", "."): value for name, value in settings.items()}
-    if not SparkConf().contains("spark.master") and "spark.master" not in given:
-        given["spark.master"] = _LOCAL
     builder = SparkSession.builder.appName(app)
     for name, value in given.items():
         builder = builder.config(name, value)

@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ZONE = "spark.sql.session.timeZone"
-_ON_ONE_MACHINE = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    # One machine has few cores, and 200 tasks for each exchange cost more than they give.
-    "spark.sql.shuffle.partitions": str(max(4, 2 * (os.cpu_count() or 2))),
-}
+_QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+_EXCHANGES = "spark.sql.shuffle.partitions"
+_SPARKS_OWN = "200"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Spark sets it where spark-submit has started the JVM before us."""
 
 
 @contextmanager
@@ -32,16 +31,12 @@ def open_session(chosen: argparse.Namespace, job: str) -> Iterator[SparkSession]
     """
     check_packages()
     check_java()
-    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    known = SparkConf()
     active = SparkSession.getActiveSession()
     settings = {_ZONE: "UTC"}
-    if not known.contains("spark.master") and active is None:
-        settings |= {
-            name: value for name, value in _ON_ONE_MACHINE.items() if not known.contains(name)
-        }
+    if active is None and _SUBMITTED not in os.environ:
+        settings |= _QUIET
     settings |= dict(chosen.conf)
     if chosen.master:
         settings["spark.master"] = chosen.master
@@ -54,7 +49,16 @@ def open_session(chosen: argparse.Namespace, job: str) -> Iterator[SparkSession]
     try:
         if active is None:
             spark.sparkContext.setLogLevel("ERROR")
+            _suit_one_machine(spark)
         yield spark
     finally:
         if active is None:
             spark.stop()
+
+
+def _suit_one_machine(spark: SparkSession) -> None:
+    """200 tasks for each exchange cost a few cores more than they give; who said else is heard."""
+    here = (spark.sparkContext.master or "").startswith("local")
+    if here and spark.conf.get(_EXCHANGES) == _SPARKS_OWN:
+        exchanges = max(4, 2 * spark.sparkContext.defaultParallelism)
+        spark.conf.set(_EXCHANGES, str(exchanges))
