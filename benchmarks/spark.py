@@ -41,13 +41,13 @@ from nsqsmart.spark.slots import SlotLog
 from nsqsmart.spark.store import FileStore
 
 BODY = 200
-TOPIC = "bench"
+TOPIC, WARM = "bench", "warm"
 PULL, NOOP, PARQUET, FILES = "PullSubscription", "Spark, noop", "Spark, Parquet", "files, noop"
 GATES = {NOOP: 0.25}
 _BATCH = 1000
 _PATIENCE = 30.0
 _TICKS = os.sysconf("SC_CLK_TCK")
-_WARM_UP = 20_000
+_WARM_UP = 5_000
 _OTHERS: set[int] = set()
 """The server."""
 _SERVER = """
@@ -277,7 +277,7 @@ def main() -> int:
         publish(address, count)
         spark = session("benchmark", spark_master="local[2]", spark_ui_enabled="false")
         spark.sparkContext.setLogLevel("ERROR")
-        warm(spark, place)
+        warm(spark, address, place)
         rounds = [
             Round(spark, address, count, chosen.rdy, number).samples()
             for number in range(chosen.rounds)
@@ -294,6 +294,8 @@ def main() -> int:
 def make_channels(address: str, rounds: int) -> None:
     """Before the messages, so that each has all of them."""
     admin = nsqsmart.Admin(address)
+    admin.create_topic(WARM)
+    admin.create_channel(WARM, "all")
     admin.create_topic(TOPIC)
     for number in range(rounds):
         for place in range(3):
@@ -301,12 +303,17 @@ def make_channels(address: str, rounds: int) -> None:
     admin.create_channel(TOPIC, "costs")
 
 
-def warm(spark: Any, place: Path) -> None:
-    """The first query of a session pays for its classes."""
-    written = str(place / "warm")
-    spark.range(_WARM_UP).write.parquet(written)
-    frame = spark.readStream.schema("id LONG").parquet(written)
-    run(frame, _WARM_UP, place, "noop")
+def warm(spark: Any, address: str, place: Path) -> None:
+    """The first query of a session pays for its classes, and for the workers."""
+    with nsqsmart.Producer(address) as producer:
+        producer.publish_many(WARM, [b"x"] * _WARM_UP)
+    options = {"address": address, "subscribe": WARM, "channel": "all"}
+    stream = spark.readStream.format("nsq").options(**options, minPartitions="2")
+    frame = stream.option("spoolLocation", str(place / "spool")).load()
+    run(frame, _WARM_UP, place, "parquet")
+    written = str(place / "out")
+    files = spark.readStream.schema(spark.read.parquet(written).schema).parquet(written)
+    run(files, _WARM_UP, place, "noop")
 
 
 if __name__ == "__main__":

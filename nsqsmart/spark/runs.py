@@ -7,7 +7,8 @@ from time import monotonic
 from nsqsmart.spark.survey import Sight
 
 _EMPTY_EPOCHS = 2
-_PATIENCE = 10.0
+PATIENCE = 10.0
+"""Seconds without lookups, after which a run ends with what it has."""
 
 
 class Run:
@@ -40,7 +41,7 @@ class Run:
         if sight is not None and not sight.held:
             return True
         # What a dead consumer held comes back after its msg_timeout, which may be ours.
-        patience = _PATIENCE if sight is None else msg_timeout + _PATIENCE
+        patience = PATIENCE if sight is None else msg_timeout + PATIENCE
         return monotonic() - since > patience
 
     def why(self) -> str:

@@ -19,7 +19,7 @@ from nsqsmart.spark.doubt import DoubtLedger
 from nsqsmart.spark.filling import Reading
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.plan import Plan, Task, share
-from nsqsmart.spark.runs import Run
+from nsqsmart.spark.runs import PATIENCE, Run
 from nsqsmart.spark.schema import arrow_schema
 from nsqsmart.spark.slots import SlotLog, sealed_rows
 from nsqsmart.spark.store import FileStore, Store
@@ -72,7 +72,7 @@ class SpoolSource:
         That it is asked for says that Spark has committed all up to *start*.
         """
         source, epoch = start["src"], start["epoch"]
-        if not self._prepare(source, epoch):
+        if not self._begin(source, epoch):
             return start
         self._commit(source, epoch)
         if self._plan_of(source, epoch + 1) is not None:
@@ -141,6 +141,15 @@ class SpoolSource:
     @property
     def _store(self) -> Store:
         return FileStore(self._options.spool)
+
+    def _begin(self, source: str, epoch: int) -> bool:
+        """Prepare; a run that shall end is patient, for an end with nothing read says nothing."""
+        until = monotonic() + (PATIENCE if self._run else 0)
+        while not self._prepare(source, epoch):
+            if monotonic() >= until:
+                return False
+            sleep(self._options.stats_interval)
+        return True
 
     def _prepare(self, source: str, epoch: int) -> bool:
         """Make what a new query needs; False if that cannot be done for now."""

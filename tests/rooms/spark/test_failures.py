@@ -24,12 +24,13 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'ns
 from nsqsmart import Admin, ConsumerConfig, Message, Producer, PullSubscription
 from nsqsmart.embedded import Cluster
 from nsqsmart.embedded.faults import on
-from nsqsmart.errors import ConfigError
-from nsqsmart.spark import filling
+from nsqsmart.errors import ConfigError, DiscoveryError
+from nsqsmart.spark import filling, starting
 from nsqsmart.spark.connecting import pull
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.plan import Task
 from nsqsmart.spark.spooling import Offset, SpoolSource, reading
+from nsqsmart.spark.survey import Survey
 from tests.helpers import eventually
 from tests.rooms.spark.conftest import CHANNEL, TOPIC
 
@@ -168,6 +169,30 @@ def test_a_batch_longer_than_msg_timeout_holds_nothing(
         rows += [body for batch in batches for body in batch.column("value").to_pylist()]
     assert sorted(rows) == sent
     eventually(lambda: unfinished(cluster) == 0)
+
+
+@pytest.mark.parametrize("step", ["before the slot", "before FIN", "after FIN", "before the end"])
+def test_an_attempt_that_was_given_up_wakes_up_again(
+    cluster: Cluster, told: Tell, publish: Publish, step: str
+) -> None:
+    """A zombie, or the slower of two copies: another has done all its work meanwhile."""
+    sent = publish(600)
+    query = Query(told(messageTimeoutMs=1000))
+    for task in query.plan():
+        others: list[list[bytes]] = []
+
+        def sleep(now: str, task: Task = task, others: list[list[bytes]] = others) -> None:
+            if now == step and not others:
+                others.append([])
+                others[0] = values(query.reading(task))
+
+        late = values(replace(query.reading(task), watch=sleep))
+        assert late == others[0]
+        query.rows += late
+    assert query.read_all(600) == sent
+    eventually(lambda: held(cluster) == 0)
+    while unfinished(cluster):
+        assert query.read() == []
 
 
 # -------------------------------------------------------------------------------- the spool fails
@@ -490,6 +515,31 @@ def test_available_now_waits_for_what_a_dead_consumer_held(
         for each in query.source.tasks(start, end):
             rows += values(query.reading(each))
     assert sorted(rows) == sent
+
+
+def test_available_now_waits_for_lookups_at_its_start(
+    told: Tell, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends at once, with nothing read, would look like success."""
+    sent = publish(10)
+    prepare, left = starting.prepare, [3]
+
+    def fail(options: ReadOptions, survey: Survey) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise DiscoveryError("no lookup answers")
+        prepare(options, survey)
+
+    monkeypatch.setattr(starting, "prepare", fail)
+    query = Query(told())
+    query.source.prepare_available_now()
+    query.rows = []
+    end = query.source.latest_offset(query.at, None)
+    assert end != query.at
+    start, query.at = query.at, end
+    for task in query.source.tasks(start, end):
+        query.rows += values(query.reading(task))
+    assert sorted(query.rows) == sent
 
 
 def test_what_discarding_left_is_taken_away(told: Tell, publish: Publish, tmp_path: Path) -> None:
