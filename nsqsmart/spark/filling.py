@@ -133,8 +133,8 @@ class _Attempt:
         """Fill slots until budget, time or messages end; False if somebody else fills them."""
         silence = _FIRST_WAITS * self._reading.options.idle_timeout
         while self._left() > 0 and monotonic() < self._until:
-            self._source.set_rdy(self._window())
-            messages, silent = self._gather(silence)
+            most = self._most(self._source.set_rdy(self._window()))
+            messages, silent = self._gather(most, silence)
             if not self._store(messages):
                 return False
             if silent:
@@ -148,7 +148,8 @@ class _Attempt:
         self._source.set_rdy(0)
         silent = False
         while not silent:
-            messages, silent = self._gather(self._reading.options.idle_timeout)
+            options = self._reading.options
+            messages, silent = self._gather(options.chunk, options.idle_timeout)
             if not self._store(messages):
                 return False
         return True
@@ -185,14 +186,21 @@ class _Attempt:
     def _window(self) -> int:
         return 0 if self._leaving else min(self._reading.options.max_in_flight, self._left())
 
-    def _gather(self, silence: float) -> tuple[list[Message], bool]:
-        """Messages for one slot, and whether it was silence or time that ended it."""
+    def _most(self, rdy: int) -> int:
+        """Messages that can come before something is finished: to wait for more is no silence."""
+        if self._source.ordered:
+            return 1
+        most = min(self._reading.options.chunk, self._left())
+        return most if most <= rdy else max(1, rdy // 2)
+
+    def _gather(self, most: int, silence: float) -> tuple[list[Message], bool]:
+        """Up to *most* messages for a slot, and whether it was silence or time that ended it."""
         options = self._reading.options
         found: list[Message] = []
         size, until = 0, self._until
-        while len(found) < options.chunk and size < options.chunk_bytes:
+        while len(found) < most and size < options.chunk_bytes:
             wait = min(silence, max(0.0, until - monotonic()))
-            came = self._source.pull(options.chunk - len(found), wait)
+            came = self._source.pull(most - len(found), wait)
             if not came:
                 break
             if not found:

@@ -19,7 +19,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'nsqsmart[spark]'")
+pa = pytest.importorskip(
+    "pyarrow", reason="pyarrow is not installed: pip install 'nsqsmart[spark]'"
+)
 
 from nsqsmart import Admin, ConsumerConfig, Message, Producer, PullSubscription
 from nsqsmart.embedded import Cluster
@@ -27,8 +29,9 @@ from nsqsmart.embedded.faults import on
 from nsqsmart.errors import ConfigError, DiscoveryError
 from nsqsmart.spark import filling, starting
 from nsqsmart.spark.connecting import pull
-from nsqsmart.spark.options import ReadOptions
+from nsqsmart.spark.options import ReadOptions, WriteOptions
 from nsqsmart.spark.plan import Task
+from nsqsmart.spark.publishing import Publishing
 from nsqsmart.spark.spooling import Offset, SpoolSource, reading
 from nsqsmart.spark.survey import Survey
 from tests.helpers import eventually
@@ -394,6 +397,59 @@ def test_a_leader_that_is_killed_in_the_middle(replicated: Cluster, tmp_path: Pa
         query.rows += values(replace(query.reading(task), watch=kill))
     assert killed
     assert query.read_all(1000) == sorted(sent)
+
+
+@pytest.mark.parametrize("dialect", ["original", "redesigned"])
+def test_a_server_that_lets_little_in_flight_is_read_to_the_end(
+    dialect: str, tmp_path: Path
+) -> None:
+    """Slots are larger than the server's max_rdy_count: the silence then is no end."""
+    with Cluster(dialect=dialect, max_rdy_count=20) as cluster:
+        cluster.create_topic(TOPIC)
+        assert read_in_one(cluster, tmp_path) == 300
+
+
+def test_an_ordered_topic_is_read_to_the_end(tmp_path: Path) -> None:
+    """Its server sends a message when the one before is finished."""
+    with Cluster(dialect="redesigned") as cluster:
+        cluster.create_topic(TOPIC, ordered=True)
+        assert read_in_one(cluster, tmp_path) == 300
+
+
+def read_in_one(cluster: Cluster, tmp_path: Path) -> int:
+    """The rows of the first epoch, of 300 messages."""
+    cluster.create_channel(TOPIC, CHANNEL)
+    with Producer(cluster.url) as producer:
+        producer.publish_many(TOPIC, [b"%d" % number for number in range(300)])
+    base = {"address": cluster.url, "subscribe": TOPIC, "channel": CHANNEL}
+    more = {"spoolLocation": str(tmp_path), "idleTimeoutMs": "100", "pollTimeoutMs": "30000"}
+    query = Query(ReadOptions.parse({**base, **more}))
+    eventually(lambda: unfinished(cluster) == 300)
+    return len(query.read())
+
+
+@pytest.mark.parametrize("dialect", ["original", "redesigned"])
+def test_a_nsqd_that_is_lost_while_rows_are_published(dialect: str) -> None:
+    """The sink: at least once."""
+    with Cluster(dialect=dialect, nsqds=3) as cluster:
+        replicas = {"partitions": 2, "replicas": 3} if dialect == "redesigned" else {}
+        cluster.create_topic(TOPIC, **replicas)
+        cluster.create_channel(TOPIC, CHANNEL)
+        sent = [b"%d" % number for number in range(3000)]
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for first in range(0, 3000, 500):
+                yield pa.record_batch({"value": pa.array(sent[first : first + 500], pa.binary())})
+                if first == 1000:
+                    lost = cluster.leader(TOPIC) if replicas else cluster.nsqds[0]
+                    cluster.hang(lost) if dialect == "original" else cluster.kill(lost)
+
+        options = WriteOptions.parse(
+            {"address": cluster.url, "topic": TOPIC, "nsq.publish_timeout": "20"}
+        )
+        result = Publishing(options, None).run(batches())
+        assert result.messages == 3000
+        assert {each.body for each in cluster.stored(TOPIC)} == set(sent)
 
 
 # ------------------------------------------------------------------------------------ the channel
