@@ -9,9 +9,12 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from nsqsmart.config import (
     AdminConfig,
@@ -31,6 +34,7 @@ _SPARKS_OWN = frozenset(
 )
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _EPHEMERAL = "#ephemeral"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _MOST_TIMEOUT = 900.0
 
 Options = TypeVar("Options")
@@ -122,6 +126,13 @@ def channel_name(name: str, text: str) -> str:
     return check_channel(text)
 
 
+def folder(_name: str, text: str) -> str:
+    """A folder of the driver's, as a whole path; with a scheme but ``file:`` as it is."""
+    if text.startswith("file:"):
+        return urlsplit(text).path
+    return str(Path(text).absolute()) if text and not _SCHEME.match(text) else text
+
+
 def plain(_name: str, text: str) -> str:
     """Any text."""
     return text
@@ -145,8 +156,8 @@ class ReadOptions:
     subscribe_pattern: str | None = _option(plain, None)
     read_mode: str = _option(one_of("spool", "offsets"), "spool")
     mode: str = _option(one_of("drain", "peek"), "drain")
-    spool_location: str | None = _option(plain, None)
-    checkpoint_location: str | None = _option(plain, None)
+    spool_location: str | None = _option(folder, None)
+    checkpoint_location: str | None = _option(folder, None)
     starting_offsets: str = _option(plain, "stored")
     starting_timestamp: int | None = _option(whole, None)
     ending_offsets: str = _option(plain, "latest")
@@ -194,11 +205,12 @@ class ReadOptions:
 
     @property
     def spool(self) -> str:
-        """The folder of the spool; raises ConfigError if no option tells."""
+        """The folder of the spool; raises ConfigError if no option tells, or it is none."""
         if self.spool_location:
-            return self.spool_location
+            return _posix("spoolLocation", self.spool_location)
         if self.checkpoint_location:
-            return f"{self.checkpoint_location.rstrip('/')}/nsq-spool"
+            below = _posix("checkpointLocation", self.checkpoint_location)
+            return f"{below.rstrip('/')}/nsq-spool"
         raise ConfigError(
             "give the option spoolLocation, a folder that driver and executors share, or repeat "
             "checkpointLocation on the reader: Spark does not tell a source where that is"
@@ -244,6 +256,15 @@ class WriteOptions:
         """Read what Spark hands over; raises ConfigError."""
         options = _parse(cls, given, "the nsq sink")
         return replace(options, address=_address(ProducerConfig, options.address, options.client))
+
+
+def _posix(name: str, place: str) -> str:
+    if _SCHEME.match(place):
+        raise ConfigError(
+            f"option {name} is {place!r}, and the spool needs a POSIX file system: give "
+            "spoolLocation, a folder that driver and executors mount"
+        )
+    return place
 
 
 def _address(kind: type[ClientConfig], given: str | None, client: Mapping[str, Any]) -> str:

@@ -276,6 +276,23 @@ def test_a_spool_that_nobody_shares_fails_before_fin(
     assert unfinished(cluster) == 100
 
 
+@one_dialect
+def test_a_spool_that_is_no_folder_is_refused(
+    told: Tell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder called "hdfs:" on each machine would be shared by nobody."""
+    for name, place in [("spoolLocation", "hdfs://n1/spool"), ("checkpointLocation", "s3a://b/c")]:
+        options = told(**{"spoolLocation": "", name: place})
+        with pytest.raises(ConfigError, match=f"{name}.*{place}"):
+            _ = options.spool
+    assert told(checkpointLocation="hdfs://n1/c").spool == str(tmp_path / "spool")
+    assert told(spoolLocation="file:/mnt/spool").spool == "/mnt/spool"
+    assert told(spoolLocation="file:///mnt/spool").spool == "/mnt/spool"
+    # Executors are elsewhere: a relative one is the driver's.
+    monkeypatch.chdir(tmp_path)
+    assert told(spoolLocation="here").spool == str(tmp_path / "here")
+
+
 # ------------------------------------------------------------------------------ the servers fail
 
 
