@@ -175,6 +175,7 @@ class Directory:
 
     def abort(self) -> None:
         """End every lookup under way, and let none begin; from any thread."""
+        self._closed = True
         if self._wires:
             self._wires.cut()
 
@@ -237,8 +238,9 @@ class Directory:
             topology = self._ask(topic, entry, deadline)
         except DiscoveryError as error:
             failure = str(error)
-            # Its words: handlers keep what they are given, and an error knows the caller's stack.
-            log.warning("lookup of topic %s failed: %s", topic, failure)
+            if not self._closed:
+                # Its words: handlers keep what they are given; an error knows the caller's stack.
+                log.warning("lookup of topic %s failed: %s", topic, failure)
         with self._lock:
             if topology:
                 entry.topology = topology

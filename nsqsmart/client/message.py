@@ -70,6 +70,9 @@ class Source(Protocol):
     def forget(self, message: Message) -> None:
         """It has expired, or its connection is gone: nothing is sent."""
 
+    def stray(self, message: Message) -> None:
+        """It is from before where the channel was set: nothing is sent, and it fills a place."""
+
     def give_up(self, message: Message) -> bool:
         """Pass *message* on to who takes what cannot be handled, then FIN."""
 

@@ -52,6 +52,7 @@ class PullLine:
         self._line = _name(wish, connection)
         self.gate: Gate | None = None
         self._rdy = 0
+        self._strays: set[bytes] = set()
         self._waiting: list[Message] = []
         self._hand = Hand()
         self._confirmed = self._closed = False
@@ -83,10 +84,16 @@ class PullLine:
         """Ask for so many messages in flight, or the most that the server takes; returns that."""
         self._check()
         wanted = min(count, self.max_rdy)
-        if wanted != self._rdy and not self._say(commands.rdy(wanted)):
+        if wanted != self._rdy and not self._say_rdy(wanted):
             self._check()
         self._rdy = wanted
         return wanted
+
+    def _say_rdy(self, wanted: int) -> bool:
+        """RDY, with room for what was dropped without an answer: the server counts it."""
+        return self._say(
+            commands.rdy(min(wanted + len(self._strays), self.max_rdy) if wanted else 0)
+        )
 
     def take(self, most: int, deadline: float) -> list[Message]:
         """Up to *most* messages: as soon as one is there, with all that have come."""
@@ -206,6 +213,12 @@ class PullLine:
     def forget(self, message: Message) -> None:
         """Nothing is sent for it."""
         self._hand.held.discard(message)
+
+    def stray(self, message: Message) -> None:
+        """It fills a place until it times out."""
+        self.forget(message)
+        self._strays.add(message.id)
+        self._say_rdy(self._rdy)
 
     def give_up(self, message: Message) -> bool:
         """FIN: whoever pulled it knows best."""

@@ -197,7 +197,7 @@ def pass_gate(gate: Gate, messages: list[Message]) -> list[Message]:
         if gate.is_early(offset):
             message.subscription.send_requeue(message, 0.0)
         else:
-            message.subscription.forget(message)
+            message.subscription.stray(message)
     return kept
 
 

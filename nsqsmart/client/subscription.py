@@ -77,6 +77,7 @@ class Subscription:
         self._detailed = wish.detailed
         self._owner = owner
         self._abandoned = False
+        self._strays: set[bytes] = set()
         self._wires = Wires()
         self._line: Line | None = None
         self._thread: Thread | None = None
@@ -183,6 +184,14 @@ class Subscription:
         if message.life is not None:
             message.life.note("timed_out" if message.expired else "lost")
 
+    def stray(self, message: Message) -> None:
+        """*message* is from before where the channel was set: it fills a place until it expires."""
+        self.forget(message)
+        self._strays.add(message.id)
+        if self.outbox:
+            self.outbox.strays = len(self._strays)
+            self.outbox.flush(wait=False)
+
     def acknowledge(self, message: Message) -> None:
         """FIN, whether or not it is late."""
         if self.outbox:
@@ -268,7 +277,7 @@ class Subscription:
         decoder = DeliveryDecoder(
             layout, partial(Message, self), partial(Message.from_raw, self), config.max_frame_size
         )
-        outbox = Outbox(connection.transport, self._owner.on_dirty)
+        outbox = Outbox(connection.transport, self._owner.on_dirty, self.max_rdy)
         self.reader = reader = Reader(connection, decoder, outbox, self)
         self.outbox = outbox
         self.heard_at = monotonic()

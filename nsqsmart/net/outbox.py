@@ -15,22 +15,28 @@ from nsqsmart.errors import ConnectionLost
 from nsqsmart.net.transport import Transport
 from nsqsmart.wire import commands
 
+_NO_BOUND = 1 << 31
+
 
 class Outbox:
     """The sending half of a subscribed connection; any thread may use it.
 
     ``rdy`` is the level the connection should have: set it, then :meth:`flush`. Senders read it
     under the send lock, so a late one repeats the truth instead of an old decision. *on_dirty*
-    is told when acknowledgements begin to wait.
+    is told when acknowledgements begin to wait. ``strays`` are messages that were dropped without
+    an answer: the server counts them as in flight until they time out, so RDY is so much more,
+    but never above *most*.
     """
 
     __slots__ = (
         "_commands",
         "_fins",
         "_lock",
+        "_most",
         "_nop",
         "_on_dirty",
         "_rdy_sent",
+        "_strays_sent",
         "_threshold",
         "_transport",
         "_unsent",
@@ -38,9 +44,12 @@ class Outbox:
         "dirty",
         "rdy",
         "settled",
+        "strays",
     )
 
-    def __init__(self, transport: Transport, on_dirty: Callable[[Outbox], None]) -> None:
+    def __init__(
+        self, transport: Transport, on_dirty: Callable[[Outbox], None], most: int = _NO_BOUND
+    ) -> None:
         self._transport = transport
         self._on_dirty = on_dirty
         self._lock = threading.Lock()  # the send lock: guards the socket's sending side
@@ -48,9 +57,10 @@ class Outbox:
         self._commands: list[bytes] = []
         self._nop = False
         self._unsent = b""
-        self._rdy_sent = 0
+        self._most = most
+        self._rdy_sent = self._strays_sent = 0
         self._threshold = 1
-        self.rdy = 0
+        self.rdy = self.strays = 0
         self.settled = 0
         self.dirty = False
         self.broken = False
@@ -101,7 +111,12 @@ class Outbox:
         if self.broken:
             return False
         return bool(
-            self._fins or self._commands or self.rdy != self._rdy_sent or self._nop or self._unsent
+            self._fins
+            or self._commands
+            or self.rdy != self._rdy_sent
+            or self.strays != self._strays_sent
+            or self._nop
+            or self._unsent
         )
 
     def _send_pending(self, wait: bool) -> bool:  # noqa: FBT001 - private
@@ -131,11 +146,11 @@ class Outbox:
     def _collect(self) -> bytes:
         """RDY first: a lower one must reach the server before the FINs that free places."""
         parts: list[bytes] = []
-        rdy = self.rdy
-        if rdy != self._rdy_sent:
-            self._rdy_sent = rdy
+        rdy, strays = self.rdy, self.strays
+        if rdy != self._rdy_sent or strays != self._strays_sent:
+            self._rdy_sent, self._strays_sent = rdy, strays
             self._threshold = max(1, rdy // 2)
-            parts.append(commands.rdy(rdy))
+            parts.append(commands.rdy(min(rdy + strays, self._most) if rdy else 0))
         # Slices and prefixes, never a new list: a thread may be between load and append.
         count = len(self._fins)
         if count:

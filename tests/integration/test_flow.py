@@ -77,7 +77,7 @@ def test_no_more_than_allowed_run_at_once_however_turns_go(cluster, monkeypatch,
     bodies = spread(cluster, 5)
     crowd = Crowd(0.005)
     with consume(cluster, crowd, max_in_flight=most, workers=8, rdy_mode=mode):
-        eventually(lambda: len(crowd.messages) >= 20)
+        eventually(lambda: len(crowd.messages) >= 20, timeout=30)
         all_finished(cluster)
     assert crowd.counts() == Counter(bodies)
     assert crowd.most <= most

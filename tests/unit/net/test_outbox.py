@@ -266,3 +266,17 @@ def test_who_comes_while_another_sends_is_served_by_him():
     go_on.set()
     sending.join(5)
     eventually(lambda: wire.sent == b"A\nB\n")
+
+
+def test_what_was_dropped_without_an_answer_needs_a_place_of_its_own():
+    wire = Wire()
+    outbox = Outbox(wire, lambda _: None, 4)
+    outbox.rdy = 1
+    outbox.flush()
+    outbox.strays = 2
+    outbox.flush(wait=False)
+    outbox.rdy = 3
+    outbox.flush()
+    outbox.rdy = 0
+    outbox.flush()
+    assert wire.sent == b"RDY 1\nRDY 3\nRDY 4\nRDY 0\n"
