@@ -183,7 +183,6 @@ class ReadOptions:
     include_headers: bool = _option(truth, default=False)
     spool_compression: str | None = _option(one_of("none", "lz4", "zstd"), None)
     spool_retain_epochs: int = _option(whole, 2)
-    pushdown: bool = _option(truth, default=False)
     client: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
