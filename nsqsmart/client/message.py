@@ -236,12 +236,9 @@ class Message:
         Raises AlreadyResponded the second time.
         """
         holder = self.holder
-        if self.answered or self.taken or holder is not None:
-            # The rare ways out; nearly every message is finished once, by its handler's return.
-            if not self._answer():
-                return False
-        else:
-            self.answered = True
+        if (self.answered or self.taken or holder is not None) and not self._answer():
+            return False
+        self.answered = True
         self.finished = finished = self.subscription.finish(self)
         if holder is not None:
             holder.done(self)

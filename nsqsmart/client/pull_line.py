@@ -49,12 +49,10 @@ class PullLine:
         self.heard_at = monotonic()
         decoder = _decoder(self, wish)
         self._intake = Intake(connection, decoder, self, wish.config.write_timeout)
-        self._line = _name(wish, connection)
+        self._line, self._hand = _name(wish, connection), Hand()
         self.gate: Gate | None = None
-        self._rdy = 0
+        self._rdy, self._waiting = 0, list[Message]()
         self._strays: set[bytes] = set()
-        self._waiting: list[Message] = []
-        self._hand = Hand()
         self._confirmed = self._closed = False
         self._end: NsqError | None = None
 
@@ -84,16 +82,10 @@ class PullLine:
         """Ask for so many messages in flight, or the most that the server takes; returns that."""
         self._check()
         wanted = min(count, self.max_rdy)
-        if wanted != self._rdy and not self._say_rdy(wanted):
+        if wanted != self._rdy and not self._say(_rdy(wanted, len(self._strays), self.max_rdy)):
             self._check()
         self._rdy = wanted
         return wanted
-
-    def _say_rdy(self, wanted: int) -> bool:
-        """RDY, with room for what was dropped without an answer: the server counts it."""
-        return self._say(
-            commands.rdy(min(wanted + len(self._strays), self.max_rdy) if wanted else 0)
-        )
 
     def take(self, most: int, deadline: float) -> list[Message]:
         """Up to *most* messages: as soon as one is there, with all that have come."""
@@ -216,9 +208,9 @@ class PullLine:
 
     def stray(self, message: Message) -> None:
         """It fills a place until it times out."""
-        self.forget(message)
+        self._hand.held.discard(message)
         self._strays.add(message.id)
-        self._say_rdy(self._rdy)
+        self._say(_rdy(self._rdy, len(self._strays), self.max_rdy))
 
     def give_up(self, message: Message) -> bool:
         """FIN: whoever pulled it knows best."""
@@ -322,3 +314,8 @@ def _name(wish: Wish, connection: Connection) -> Line:
         wish.greeting.offer.client_id,
         target.partition is not None or connection.grant.dialect is Dialect.REDESIGNED,
     )
+
+
+def _rdy(wanted: int, strays: int, most: int) -> bytes:
+    """RDY, with room for what was dropped without an answer: the server counts it."""
+    return commands.rdy(min(wanted + strays, most) if wanted else 0)

@@ -85,6 +85,9 @@ class Source:
     def give_up(self, message: Message) -> bool:
         return self.boss.giving_up.give_up(message)
 
+    def stray(self, message: Message) -> None:
+        self.forgotten.append(message)
+
     def forget(self, message: Message) -> None:
         self.forgotten.append(message)
 
