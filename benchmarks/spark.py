@@ -208,7 +208,10 @@ def costs(address: str, channel: str, count: int, rdy: int) -> dict[str, float]:
         store.make_folder("task")
         store.make_folder("doubt")
         slots = SlotLog(store, "task", arrow_schema(headers=False), None)
-        connect = lambda: clocked_source(pull(options, task), spent)  # noqa: E731
+
+        def connect() -> Any:
+            return clocked_source(pull(options, task), spent)
+
         with clocked(spent):
             begun = perf_counter()
             rows = sum(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import nsq
@@ -14,10 +14,10 @@ _LOOK_SECONDS = 0.0005
 _PATIENCE = 100.0
 
 
-async def until(true: object) -> None:
+async def until(true: Callable[[], bool]) -> None:
     """Let the loop run until *true* says so."""
     async with asyncio.timeout(_PATIENCE):
-        while not true():  # type: ignore[operator]
+        while not true():
             await asyncio.sleep(_LOOK_SECONDS)
 
 

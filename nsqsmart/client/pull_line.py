@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from time import monotonic
 
 from nsqsmart.client.message import Holder, Message
 from nsqsmart.client.pull_hand import Hand, PullReport
 from nsqsmart.client.standing import pass_gate
 from nsqsmart.client.subscribing import permanent_error
-from nsqsmart.client.trace_log import Line
 from nsqsmart.client.wish import Wish
 from nsqsmart.errors import (
     ConnectionLost,
     NsqError,
     ServerError,
 )
-from nsqsmart.names import Dialect
 from nsqsmart.net.connection import Connection
 from nsqsmart.net.intake import Intake
 from nsqsmart.policy.positions import Gate
 from nsqsmart.wire import commands
 from nsqsmart.wire.answers import refused_id
-from nsqsmart.wire.deliveries import DeliveryDecoder
-from nsqsmart.wire.messages import MessageLayout
 
 log = logging.getLogger("nsqsmart")
 
@@ -47,9 +42,8 @@ class PullLine:
         self.max_msg_timeout = max(grant.max_msg_timeout, grant.msg_timeout)
         self.max_rdy = grant.max_rdy_count
         self.heard_at = monotonic()
-        decoder = _decoder(self, wish)
-        self._intake = Intake(connection, decoder, self, wish.config.write_timeout)
-        self._line, self._hand = _name(wish, connection), Hand()
+        self._intake = Intake(connection, wish.decoder(self), self, wish.config.write_timeout)
+        self._line, self._hand = wish.line(connection), Hand()
         self.gate: Gate | None = None
         self._rdy, self._waiting = 0, list[Message]()
         self._strays: set[bytes] = set()
@@ -294,26 +288,6 @@ def _as_told(error: NsqError, line: PullLine) -> NsqError:
     told = permanent_error(error, line.topic, line.channel) or ConnectionLost(reason, sent=True)
     told.__cause__ = error
     return told
-
-
-def _decoder(line: PullLine, wish: Wish) -> DeliveryDecoder[Message]:
-    layout = MessageLayout(wish.greeting.offer.extend_support, wish.detailed)
-    make = partial(Message, line), partial(Message.from_raw, line)
-    return DeliveryDecoder(layout, *make, wish.config.max_frame_size)
-
-
-def _name(wish: Wish, connection: Connection) -> Line:
-    """The connection, as the trace log names it."""
-    target = wish.target
-    return Line(
-        wish.topic,
-        wish.channel,
-        target.partition,
-        target.name,
-        connection.transport.socket.local,
-        wish.greeting.offer.client_id,
-        target.partition is not None or connection.grant.dialect is Dialect.REDESIGNED,
-    )
 
 
 def _rdy(wanted: int, strays: int, most: int) -> bytes:

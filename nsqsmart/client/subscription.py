@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from functools import partial
 from time import monotonic
 from typing import Protocol
 
@@ -21,15 +20,12 @@ from nsqsmart.client.trace_log import Line
 from nsqsmart.client.wish import Wish
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectionLost, NsqError, ServerError
-from nsqsmart.names import Dialect
 from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.reader import Reader
 from nsqsmart.net.threads import Thread, spawn
 from nsqsmart.net.wires import Wires
 from nsqsmart.wire import commands
-from nsqsmart.wire.deliveries import DeliveryDecoder
-from nsqsmart.wire.messages import MessageLayout
 
 log = logging.getLogger("nsqsmart")
 
@@ -273,15 +269,11 @@ class Subscription:
         connection.exchange(wish.command(), monotonic() + config.dial_timeout)
         self._memory = self._owner.standings.settle(self)
         connection.transport.socket.block(config.write_timeout)
-        layout = MessageLayout(wish.greeting.offer.extend_support, wish.detailed)
-        decoder = DeliveryDecoder(
-            layout, partial(Message, self), partial(Message.from_raw, self), config.max_frame_size
-        )
         outbox = Outbox(connection.transport, self._owner.on_dirty, self.max_rdy)
-        self.reader = reader = Reader(connection, decoder, outbox, self)
+        self.reader = reader = Reader(connection, wish.decoder(self), outbox, self)
         self.outbox = outbox
         self.heard_at = monotonic()
-        self._line = _line_of(wish, connection)
+        self._line = wish.line(connection)
         if self._abandoned:
             outbox.break_off()
         self._owner.on_subscribed(self)
@@ -306,19 +298,3 @@ class Subscription:
     def on_close_wait(self) -> None:
         """From the reader."""
         self.close_wait.set()
-
-
-def _line_of(wish: Wish, connection: Connection) -> Line:
-    """The connection, as the trace log names it."""
-    partition = wish.target.partition
-    # Dialled by hand, a redesigned nsqd is known by its version alone.
-    redesigned = partition is not None or connection.grant.dialect is Dialect.REDESIGNED
-    return Line(
-        wish.topic,
-        wish.channel,
-        partition,
-        wish.target.name,
-        connection.transport.socket.local,
-        wish.greeting.offer.client_id,
-        redesigned,
-    )

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
+from nsqsmart.client.message import Message, Source
+from nsqsmart.client.trace_log import Line
 from nsqsmart.config import ConsumerConfig
+from nsqsmart.names import Dialect
+from nsqsmart.net.connection import Connection
 from nsqsmart.net.handshake import Greeting
 from nsqsmart.policy.standings import REWIND
 from nsqsmart.policy.topology import Target
 from nsqsmart.wire import commands
+from nsqsmart.wire.deliveries import DeliveryDecoder
+from nsqsmart.wire.messages import MessageLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +45,24 @@ class Wish:
         elif self.detailed:
             verb = commands.sub_advanced
         return verb(self.topic, self.channel, self.target.partition)
+
+    def decoder(self, source: Source) -> DeliveryDecoder[Message]:
+        """What makes messages of *source* from its bytes."""
+        layout = MessageLayout(self.greeting.offer.extend_support, self.detailed)
+        make = partial(Message, source), partial(Message.from_raw, source)
+        return DeliveryDecoder(layout, *make, self.config.max_frame_size)
+
+    def line(self, connection: Connection) -> Line:
+        """The connection, as the trace log names it."""
+        partition = self.target.partition
+        # Dialled by hand, a redesigned nsqd is known by its version alone.
+        redesigned = partition is not None or connection.grant.dialect is Dialect.REDESIGNED
+        return Line(
+            self.topic,
+            self.channel,
+            partition,
+            self.target.name,
+            connection.transport.socket.local,
+            self.greeting.offer.client_id,
+            redesigned,
+        )

@@ -378,7 +378,10 @@ def test_a_signal_drains_several_at_once(cluster, program, number):
         together = threading.Barrier(3)
         def handler(message):
             together.wait()
-            time.sleep(0.3)
+            # It runs until the signal has reached all of them.
+            while not all(each._engine.draining for each in consumers):
+                pause.wait(0.005)
+        pause = threading.Event()
         consumers = [nsqsmart.Consumer("t", name, handler, address=url) for name in "cd"]
         def tell():
             together.wait()

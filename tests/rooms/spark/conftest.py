@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,22 +68,8 @@ def told(cluster: Cluster, tmp_path: Path) -> Callable[..., ReadOptions]:
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on this machine; skipped, or failed if it is required, where there is no Java."""
-    from nsqsmart.errors import ConfigError
+    from tests.rooms.spark.submitted import local_session
 
-    try:
-        from nsqsmart.spark import session
-
-        made = session(
-            "tests",
-            spark_master="local[2,4]",  # four attempts at a task
-            spark_ui_enabled="false",
-            spark_sql_shuffle_partitions="2",
-            spark_sql_warehouse_dir=str(tmp_path_factory.mktemp("warehouse")),
-        )
-    except ConfigError as error:
-        if "spark" in os.environ.get("NSQSMART_REQUIRE", ""):
-            raise
-        pytest.skip(str(error))
-    made.sparkContext.setLogLevel("OFF")
-    yield made
-    made.stop()
+    # Four attempts at a task.
+    with local_session("local[2,4]", tmp_path_factory.mktemp("warehouse")) as made:
+        yield made

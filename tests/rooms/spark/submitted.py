@@ -8,8 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 import pyarrow.parquet as pq
@@ -17,6 +19,9 @@ import pytest
 
 from tests.helpers import ROOT
 from tests.rooms.spark.conftest import CHANNEL, TOPIC
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
 LIMIT = 400
@@ -149,6 +154,24 @@ def spark_home(folder: Path) -> Path:
 
 def values(file: Path, name: str = "value") -> list[Any]:
     return pq.ParquetFile(file).read([name]).column(name).to_pylist()  # type: ignore[no-any-return]
+
+
+@contextmanager
+def local_session(master: str, warehouse: Path) -> Iterator[SparkSession]:
+    """A session on this machine, or :func:`java_or_skip`."""
+    java_or_skip()
+    from nsqsmart.spark import session
+
+    made = session(
+        "tests",
+        spark_master=master,
+        spark_ui_enabled="false",
+        spark_sql_shuffle_partitions="2",
+        spark_sql_warehouse_dir=str(warehouse),
+    )
+    made.sparkContext.setLogLevel("OFF")
+    yield made
+    made.stop()
 
 
 def java_or_skip() -> None:

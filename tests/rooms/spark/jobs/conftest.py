@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,24 +17,10 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session that jobs find and use; skipped, or failed if required, without Java."""
-    from nsqsmart.errors import ConfigError
-    from nsqsmart.spark import session
+    from tests.rooms.spark.submitted import local_session
 
-    try:
-        made = session(
-            "tests",
-            spark_master="local[2]",
-            spark_ui_enabled="false",
-            spark_sql_shuffle_partitions="2",
-            spark_sql_warehouse_dir=str(tmp_path_factory.mktemp("warehouse")),
-        )
-    except ConfigError as error:
-        if "spark" in os.environ.get("NSQSMART_REQUIRE", ""):
-            raise
-        pytest.skip(str(error))
-    made.sparkContext.setLogLevel("OFF")
-    yield made
-    made.stop()
+    with local_session("local[2]", tmp_path_factory.mktemp("warehouse")) as made:
+        yield made
 
 
 @pytest.fixture
