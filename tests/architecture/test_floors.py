@@ -17,7 +17,10 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
     "contracts"
 ]
 # Contracts name rooms that a checkout may not have yet; in the copy they are empty.
-NAMED = ("cli", "client", "config", "embedded", "net", "policy", "wire")
+NAMED = (
+    *("cli", "client", "config", "contrib", "contrib/django", "contrib/flask", "embedded"),
+    *("net", "policy", "spark", "testing", "wire"),
+)
 NAMED_MODULES = ("client/producer", "client/consumer", "embedded/broker", "__main__")
 
 
@@ -66,6 +69,10 @@ VIOLATIONS = [
     Violation("room-cli", "embedded", "import nsqsmart.cli"),
     Violation("rooms-front-door", "cli", "import nsqsmart.client.producer"),
     Violation("rooms-front-door", "cli", "import nsqsmart.wire"),
+    Violation("rooms-front-door", "testing", "import nsqsmart.client"),
+    Violation("room-spark", "contrib/django", "import nsqsmart.spark"),
+    Violation("room-testing", "spark", "import nsqsmart.testing"),
+    Violation("rooms-contrib", "contrib/django", "import nsqsmart.contrib.flask"),
     Violation("producer-consumer", "client/producer", "import nsqsmart.client.consumer"),
     Violation("producer-consumer", "client/consumer", "import nsqsmart.client.producer"),
     Violation("acyclic", "embedded/broker", "import nsqsmart.embedded.a_server"),

@@ -1,0 +1,1 @@
+"""Integrations, each with the extra of its name."""

@@ -1,0 +1,1 @@
+"""For tests of those who use nsqsmart, and our own."""
