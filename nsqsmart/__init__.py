@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from nsqsmart.client.closing import CloseReport
     from nsqsmart.client.consumer import Consumer
     from nsqsmart.client.health import Health
-    from nsqsmart.client.message import Message, Requeue
+    from nsqsmart.client.message import Message
     from nsqsmart.client.pending import Pending
     from nsqsmart.client.producer import Producer
     from nsqsmart.client.pull_hand import PullReport
     from nsqsmart.client.pull_subscription import PullSubscription
     from nsqsmart.client.receipt import Receipt
+    from nsqsmart.client.requeue import Requeue
     from nsqsmart.client.running import run
     from nsqsmart.client.shared_producer import publish
     from nsqsmart.config import AdminConfig, ConsumerConfig, ProducerConfig
@@ -78,7 +79,7 @@ _HOMES = {
     "PullReport": "nsqsmart.client.pull_hand",
     "PullSubscription": "nsqsmart.client.pull_subscription",
     "Receipt": "nsqsmart.client.receipt",
-    "Requeue": "nsqsmart.client.message",
+    "Requeue": "nsqsmart.client.requeue",
     "publish": "nsqsmart.client.shared_producer",
     "run": "nsqsmart.client.running",
 }

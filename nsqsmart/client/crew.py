@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from time import monotonic
 
-from nsqsmart.client.message import Message, Requeue, wish_of
+from nsqsmart.client.message import Message
+from nsqsmart.client.requeue import Requeue, wish_of
 from nsqsmart.client.results import Handler, Results
 from nsqsmart.client.staff import Boss, Tally, flush_all, turn_away
 from nsqsmart.errors import AlreadyResponded
@@ -75,8 +77,7 @@ class Crew:
                 put(message)
             return
         tally = self._tally()
-        for message in messages:
-            self._handle(message, tally)
+        self._handle_all(messages, tally)
         self._flush()
 
     def dismiss(self) -> None:
@@ -101,16 +102,23 @@ class Crew:
 
     def _work(self) -> None:
         tally = self._tally()
-        inbox, flush = self.inbox, self._flush
-        get, is_empty = inbox.get, inbox.empty
-        while (message := get()) is not None:
+        while True:
             try:
-                self._handle(message, tally)
+                self._handle_all(self._incoming(), tally)
             except BaseException as error:
-                _let_go(message, tally)
+                _let_go(tally)
                 if not isinstance(error, Exception):
                     raise
-                log.exception("a worker failed on %r", message)
+                log.exception("a worker failed on a message")
+            else:
+                return
+
+    def _incoming(self) -> Iterator[Message]:
+        """What is in the inbox, until a worker's end is."""
+        flush = self._flush
+        get, is_empty = self.inbox.get, self.inbox.empty
+        while (message := get()) is not None:
+            yield message
             if is_empty():
                 # Nobody will come by to reach the threshold: send what waits.
                 flush()
@@ -119,37 +127,54 @@ class Crew:
     def _flush(self) -> None:
         flush_all(self.dirty)
 
-    def _handle(self, message: Message, tally: Tally) -> None:
-        boss = self._boss
-        if boss.draining or monotonic() >= message.deadline:
-            turn_away(message, tally)
-            return
-        tally.current = message
-        try:
-            if message.life is not None or message.attempts > self._most_attempts:
-                result = self._handle_marked(message)
+    def _handle_all(self, messages: Iterable[Message], tally: Tally) -> None:
+        """Nearly every message comes by here: what is rare is done elsewhere."""
+        boss, handler, most = self._boss, self._handler, self._most_attempts
+        for message in messages:
+            tally.current = message
+            arrival = message.arrival
+            ack = arrival.ack
+            if ack is None or message.rare is not None or message.attempts > most or boss.draining:
+                self._handle(message, tally)
+                continue
+            if monotonic() >= arrival.deadline:
+                self._handle(message, tally)
+                continue
+            try:
+                result = handler(message)
+            except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
+                self._failed(message, tally, error)
             else:
-                result = self._handler(message)
+                plain = result is None and message.answer is None and message.rare is None
+                if plain and monotonic() < arrival.deadline and ack(message.id):
+                    message.answer = True
+                    tally.finished += 1
+                    if boss.watching:
+                        boss.on_result(message, ok=True)
+                else:
+                    self._ended(message, tally, result)
+            tally.current = None
+
+    def _handle(self, message: Message, tally: Tally) -> None:
+        """One message, with all that can be."""
+        tally.current = message
+        if self._boss.draining or message.expired:
+            turn_away(message, tally)
+            tally.current = None
+            return
+        try:
+            result = self._handle_marked(message)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
             self._failed(message, tally, error)
         else:
-            if result is not None or message.answered or message.taken or message.holder:
-                self._ended(message, tally, result)
-            else:
-                # Message.finish() without its rare ways: nearly every message comes by here.
-                message.answered = True
-                message.finished = finished = message.subscription.finish(message)
-                tally.finished += finished
-                tally.expired += not finished
-                if boss.watching:
-                    boss.on_result(message, ok=True)
+            self._ended(message, tally, result)
         tally.current = None
-        lane = message.subscription.lane
+        lane = message.lane
         if lane is not None and message.holder is None:
             lane.done(message, finished=message.finished)
 
     def _handle_marked(self, message: Message) -> object:
-        """The same for one that is traced, or has been tried too often."""
+        """The same for one that is traced or was touched, or has been tried too often."""
         if message.life is not None:
             message.life.note("started")
         if message.attempts <= self._most_attempts:
@@ -200,9 +225,11 @@ class Crew:
         tally.requeued += not message.finished
 
 
-def _let_go(message: Message, tally: Tally) -> None:
+def _let_go(tally: Tally) -> None:
     """What nobody can handle is the server's again."""
-    tally.current = None
+    message, tally.current = tally.current, None
+    if message is None:
+        return
     message.give_back()
     if message.lane is not None:
         message.lane.done(message, finished=False)

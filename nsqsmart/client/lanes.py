@@ -14,7 +14,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
-from nsqsmart.client.message import Message, Source
+from nsqsmart.client.delivery import Source
+from nsqsmart.client.message import Message
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.policy.ordering import Order, OrderCheck
 
@@ -25,7 +26,7 @@ _MAX_DOUBLINGS = 30
 _MARGIN = 0.1
 
 
-class Line(Source, Protocol):
+class Line(Source[Message], Protocol):
     """The subscription a lane belongs to."""
 
     @property
@@ -105,7 +106,7 @@ class Lane:
             busy = self._in_hand is not None or self._follows
             self._successor = successor if busy else None
         for message in dropped:
-            message.answered = True
+            message.answer = False
             self._subscription.forget(message)
         return busy
 
@@ -146,7 +147,7 @@ class Lane:
 
     def _finish_copies(self, copies: list[Message]) -> None:
         for copy in copies:
-            copy.answered = copy.finished = True
+            copy.answer = True
             self._subscription.acknowledge(copy)
             if copy.life is not None:
                 copy.life.note("duplicate")

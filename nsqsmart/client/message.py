@@ -3,106 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
 from time import monotonic
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
+from nsqsmart.client.delivery import Arrival, Holder, Queue, Rarities, Source
+from nsqsmart.client.requeue import Requeue, check_delay, wish_of
 from nsqsmart.client.trace_log import Life
 from nsqsmart.errors import AlreadyResponded
-from nsqsmart.policy.topology import Target
 from nsqsmart.wire import messages as layout
 from nsqsmart.wire.ext import TAG
 
-
-class Queue(Protocol):
-    """Where an ordered partition's messages wait for the one before them."""
-
-    def done(self, message: Message, *, finished: bool) -> None:
-        """The handler of *message* has ended."""
-
-
-class Holder(Protocol):
-    """Who knows which messages are in an application's hands without a handler that runs."""
-
-    def begin(self, message: Message) -> None:
-        """A ``with`` block of *message* begins, in the calling thread."""
-
-    def let_go(self, message: Message) -> bool:
-        """*message* is about to be answered; False if it was given back meanwhile."""
-
-    def done(self, message: Message) -> None:
-        """Its answer is on the way."""
-
-
-class Source(Protocol):
-    """The subscription a message came from, as far as the message needs it."""
-
-    topic: str
-    channel: str
-    target: Target
-    heard_at: float
-    msg_timeout: float
-    max_msg_timeout: float
-
-    @property
-    def lane(self) -> Queue | None:
-        """None unless the subscription is ordered."""
-
-    @property
-    def live(self) -> bool:
-        """Whether it can be answered on."""
-
-    def finish(self, message: Message) -> bool:
-        """FIN, unless it is too late."""
-
-    def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
-        """REQ, unless it is too late; *backoff* is told in any case."""
-
-    def touch(self, message: Message) -> bool:
-        """TOUCH, unless it is too late."""
-
-    def send_requeue(self, message: Message, delay: float) -> None:
-        """REQ, now."""
-
-    def hold(self, message: Message) -> Holder:
-        """From now on no handler answers for *message*."""
-
-    def forget(self, message: Message) -> None:
-        """It has expired, or its connection is gone: nothing is sent."""
-
-    def stray(self, message: Message) -> None:
-        """It is from before where the channel was set: nothing is sent, and it fills a place."""
-
-    def give_up(self, message: Message) -> bool:
-        """Pass *message* on to who takes what cannot be handled, then FIN."""
-
-
-def _check_delay(delay: float | None) -> float | None:
-    """Seconds, or a mistake that must not wait until a worker sends it."""
-    if isinstance(delay, bool) or not isinstance(delay, int | float | None):
-        raise TypeError(f"delay must be seconds, not {type(delay).__name__}")
-    return delay
-
-
-class Requeue(Exception):
-    """Raise or return it in a handler: deliver the message again.
-
-    Args:
-        delay: seconds; None is the consumer's ``default_requeue_delay`` times the attempts.
-        backoff: whether the consumer shall slow down, as after an error.
-    """
-
-    def __init__(self, delay: float | None = None, *, backoff: bool = True) -> None:
-        super().__init__(delay, backoff)
-        self.delay = _check_delay(delay)
-        self.backoff = backoff
-
-
-def wish_of(error: BaseException) -> Requeue:
-    """What a handler that raised *error* wants: what ends the process delays no message."""
-    if isinstance(error, Requeue):
-        return error
-    return Requeue() if isinstance(error, Exception) else Requeue(0.0)
+_making = threading.Lock()
 
 
 class Message:
@@ -118,62 +31,80 @@ class Message:
         attempts: deliveries so far, this one included (a redesigned leader counts afresh).
         offset, size: where its record lies in the partition's log; None unless ordered or
             ``positions=True``.
-        received_at: monotonic seconds.
-        deadline: when the server gives it to somebody else (monotonic seconds), unless touched.
-        life: where its events are logged; None unless it is traced.
     """
 
-    __slots__ = (
-        "_ext",
-        "answered",
-        "attempts",
-        "body",
-        "deadline",
-        "finished",
-        "holder",
-        "id",
-        "life",
-        "offset",
-        "received_at",
-        "size",
-        "slows",
-        "subscription",
-        "taken",
-        "timestamp",
-    )
+    # A consumer makes a million a second of them: what few messages need is in ``rare``, what a
+    # whole read has in common in ``arrival``.
+    __slots__ = ("answer", "arrival", "attempts", "body", "id", "rare", "timestamp")
+
+    offset: int | None = None
+    size: int | None = None
+    _ext: bytes | None = None
 
     def __init__(
-        self,
-        subscription: Source,
-        timestamp: int,
-        attempts: int,
-        message_id: bytes,
-        body: bytes,
+        self, arrival: Arrival[Message], timestamp: int, attempts: int, id_: bytes, body: bytes
     ) -> None:
-        self.subscription = subscription
+        self.arrival = arrival
         self.timestamp = timestamp
         self.attempts = attempts
-        self.id = message_id
+        self.id = id_
         self.body = body
-        self.received_at = heard_at = subscription.heard_at
-        self.deadline: float = heard_at + subscription.msg_timeout
-        self.answered = False
-        self.finished = False
-        self.slows: bool | None = None  # requeued, and whether to slow down for it
-        self.taken = False  # given back behind the application's back
-        self.holder: Holder | None = None
-        self.offset: int | None = None
-        self.size: int | None = None
-        self.life: Life | None = None
-        self._ext: bytes | None = None
+        self.answer: bool | None = None  # True: finished; False: answered, and not that way
+        self.rare: Rarities[Message] | None = None
 
-    @classmethod
-    def from_raw(cls, subscription: Source, raw: layout.RawMessage) -> Message:
-        """A message of any layout but the plain one."""
-        message = cls(subscription, raw.timestamp, raw.attempts, raw.id, raw.body)
-        message.offset, message.size = raw.offset, raw.size
-        message._ext = raw.ext if raw.ext_version == layout.EXT_JSON else None
-        return message
+    @property
+    def subscription(self) -> Source[Message]:
+        """What it came from."""
+        return self.arrival.source
+
+    @property
+    def received_at(self) -> float:
+        """When it came (monotonic seconds)."""
+        return self.arrival.at
+
+    @property
+    def answered(self) -> bool:
+        """Whether it was finished or requeued, or nobody may do so any more."""
+        return self.answer is not None
+
+    @property
+    def finished(self) -> bool:
+        """Whether FIN was sent, or is about to be."""
+        return self.answer is True
+
+    @property
+    def life(self) -> Life | None:
+        """Where its events are logged; None unless it is traced."""
+        return self.rare.life if self.rare is not None else None
+
+    @life.setter
+    def life(self, life: Life | None) -> None:
+        self.rarities.life = life
+
+    @property
+    def holder(self) -> Holder[Message] | None:
+        """Who has it in hand without a handler that runs."""
+        return self.rare.holder if self.rare is not None else None
+
+    @property
+    def taken(self) -> bool:
+        """Whether it was given back behind the application's back."""
+        return self.rare is not None and self.rare.taken
+
+    @property
+    def slows(self) -> bool | None:
+        """Requeued, and whether to slow down for it."""
+        return self.rare.slows if self.rare is not None else None
+
+    @property
+    def rarities(self) -> Rarities[Message]:
+        """What few messages need, made when one needs it."""
+        return self.rare if self.rare is not None else _make_rarities(self)
+
+    @property
+    def deadline(self) -> float:
+        """When the server gives it to somebody else (monotonic seconds), unless touched."""
+        return (self.rare and self.rare.until) or self.arrival.deadline
 
     @property
     def topic(self) -> str:
@@ -208,11 +139,7 @@ class Message:
     @property
     def headers(self) -> dict[str, Any]:
         """The JSON extension header; {} without one."""
-        try:
-            found = json.loads(self._ext) if self._ext else {}
-        except (ValueError, RecursionError):  # it came from a peer
-            return {}
-        return found if isinstance(found, dict) else {}
+        return _read_headers(self._ext) if self._ext else {}
 
     @property
     def tag(self) -> str | None:
@@ -223,7 +150,7 @@ class Message:
     @property
     def latest(self) -> float:
         """The time beyond which no touch puts its deadline (monotonic seconds)."""
-        return self.received_at + self.subscription.max_msg_timeout
+        return self.arrival.at + self.arrival.source.max_msg_timeout
 
     @property
     def expired(self) -> bool:
@@ -235,14 +162,14 @@ class Message:
 
         Raises AlreadyResponded the second time.
         """
-        holder = self.holder
-        if (self.answered or self.taken or holder is not None) and not self._answer():
+        if (self.answer is not None or self.rare is not None) and not self._answer():
             return False
-        self.answered = True
-        self.finished = finished = self.subscription.finish(self)
-        if holder is not None:
-            holder.done(self)
-        return finished
+        self.answer = True
+        if not self.subscription.finish(self):
+            self.answer = False
+        if self.holder is not None:
+            self.holder.done(self)
+        return self.answer
 
     def requeue(self, delay: float | None = None, *, backoff: bool = True) -> bool:
         """Deliver it again after *delay* seconds (default: see :class:`Requeue`).
@@ -250,10 +177,10 @@ class Message:
         On an ordered topic it is held here under TOUCH and its partition waits. False if it was
         too late; raises AlreadyResponded the second time.
         """
-        _check_delay(delay)
+        check_delay(delay)
         if not self._answer():
             return False
-        self.slows = backoff
+        self.rarities.slows = backoff
         sent = self.subscription.requeue(self, delay, backoff=backoff)
         if self.holder is not None:
             self.holder.done(self)
@@ -273,7 +200,13 @@ class Message:
 
     def extend(self) -> None:
         """It was touched."""
-        self.deadline = min(monotonic() + self.subscription.msg_timeout, self.latest)
+        self.rarities.until = min(monotonic() + self.subscription.msg_timeout, self.latest)
+
+    def renew(self, copy: Message) -> None:
+        """It came again, as *copy*: its time begins anew."""
+        self.arrival = copy.arrival
+        if self.rare is not None:
+            self.rare.until = None
 
     def detach(self) -> None:
         """Take it out of its handler's hands: somebody answers it later, from any thread.
@@ -286,7 +219,7 @@ class Message:
         if self.answered:
             raise AlreadyResponded("the message was answered before")
         if self.holder is None:
-            self.holder = self.subscription.hold(self)
+            self.rarities.holder = self.subscription.hold(self)
 
     def skip(self) -> bool:
         """Finish it without having handled it: a failing head lets its ordered partition go on.
@@ -320,7 +253,7 @@ class Message:
         return wish is error
 
     @property
-    def lane(self) -> Queue | None:
+    def lane(self) -> Queue[Message] | None:
         """Where an ordered partition's messages queue."""
         return self.subscription.lane
 
@@ -328,7 +261,7 @@ class Message:
         """REQ 0 of what nobody has answered: no failure, no delay; later answers are too late."""
         if self.answered or self.taken:
             return
-        self.taken = True
+        self.rarities.taken = True
         if self.subscription.live:
             self.subscription.send_requeue(self, 0.0)
         elif self.life is not None:
@@ -340,9 +273,39 @@ class Message:
             raise AlreadyResponded("the message was finished or requeued before")
         if self.taken or (self.holder is not None and not self.holder.let_go(self)):
             return False
-        self.answered = True
+        self.answer = False
         return True
 
     def __repr__(self) -> str:
         where = f"{self.topic}/{self.channel}"
         return f"<Message {self.id.hex()} of {where} attempts={self.attempts} {len(self.body)} B>"
+
+
+class Detailed(Message):
+    """One of any layout but the plain one: it says where its record lies, or has a header."""
+
+    __slots__ = ("_ext", "offset", "size")
+
+    @classmethod
+    def from_raw(cls, arrival: Arrival[Message], raw: layout.RawMessage) -> Message:
+        """The message that was read."""
+        message = cls(arrival, raw.timestamp, raw.attempts, raw.id, raw.body)
+        message.offset, message.size = raw.offset, raw.size
+        message._ext = raw.ext if raw.ext_version == layout.EXT_JSON else None
+        return message
+
+
+def _make_rarities(message: Message) -> Rarities[Message]:
+    """The same for two threads that ask at once."""
+    with _making:
+        if message.rare is None:
+            message.rare = Rarities()
+        return message.rare
+
+
+def _read_headers(ext: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(ext)
+    except (ValueError, RecursionError):  # it came from a peer
+        return {}
+    return found if isinstance(found, dict) else {}

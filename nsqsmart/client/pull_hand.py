@@ -64,7 +64,7 @@ class Hand:
         for message in messages:
             first = known.setdefault(message.id, message)
             if first is not message:
-                first.received_at, first.deadline = message.received_at, message.deadline
+                first.renew(message)
                 self._copies[message.id] += 1
                 if message.life is not None:
                     message.life.note("duplicate")
@@ -126,8 +126,8 @@ class Hand:
         now = monotonic()
         fresh = []
         for message in messages:
-            message.answered = True
-            if message.deadline > now:
+            message.answer = False
+            if message.arrival.deadline > now or message.deadline > now:
                 fresh.append(message)
         if len(chosen) < len(messages):
             fresh = [message for message in fresh if message in chosen]

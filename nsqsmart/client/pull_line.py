@@ -6,7 +6,8 @@ import logging
 from collections.abc import Sequence
 from time import monotonic
 
-from nsqsmart.client.message import Holder, Message
+from nsqsmart.client.delivery import Holder
+from nsqsmart.client.message import Message
 from nsqsmart.client.pull_hand import Hand, PullReport
 from nsqsmart.client.standing import pass_gate
 from nsqsmart.client.subscribing import permanent_error
@@ -94,7 +95,7 @@ class PullLine:
         taken, self._waiting = self._waiting[:most], self._waiting[most:]
         self._hand.held.update(taken)
         for message in taken:
-            if message.life is not None:
+            if message.rare is not None and message.life is not None:
                 message.life.note("started")
         return taken
 
@@ -137,8 +138,8 @@ class PullLine:
         if not fresh or not self._say(commands.fins(self._hand.ids(fresh))):
             return 0
         for message in fresh:
-            message.finished = True
-            if message.life is not None:
+            message.answer = True
+            if message.rare is not None and message.life is not None:
                 message.life.note("finished")
         self._hand.finished += len(fresh)
         return len(fresh)
@@ -192,7 +193,7 @@ class PullLine:
         """REQ, now."""
         self._say(commands.req(message.id, round(delay * 1000)))
 
-    def hold(self, message: Message) -> Holder:
+    def hold(self, message: Message) -> Holder[Message]:
         """There is no handler to take it from."""
         raise RuntimeError(f"{message!r} was pulled: nobody else has it in hand")
 
@@ -224,7 +225,7 @@ class PullLine:
                 back = [*self._hand.held]
                 self.requeue_all(back, 0.0)
                 for message in back:
-                    message.taken, message.answered = True, False
+                    message.rarities.taken, message.answer = True, None
                 self._closed = self._intake.read_to_end(deadline)
             except NsqError as error:
                 self._fail(error)
@@ -268,7 +269,7 @@ class PullLine:
         self._end = _as_told(error, self)
         self._hand.lost += self.in_flight
         for message in self._hand.held:
-            message.taken = True
+            message.rarities.taken = True
             if message.life is not None:
                 message.life.note("lost")
         self._hand.held = set()

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from nsqsmart.client.message import Message, Requeue
+from nsqsmart.client.message import Message
+from nsqsmart.client.requeue import Requeue
 
 log = logging.getLogger("nsqsmart")
 

@@ -82,7 +82,7 @@ def turn_away(message: Message, tally: Tally) -> None:
     """Not handled: it has expired, or the consumer drains and gives it back."""
     if message.expired:
         tally.expired += 1
-        message.answered = True
+        message.answer = False
         message.subscription.forget(message)
     else:
         message.give_back()

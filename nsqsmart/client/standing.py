@@ -193,7 +193,7 @@ def pass_gate(gate: Gate, messages: list[Message]) -> list[Message]:
             kept.append(message)
             continue
         log.info("%r was read before the channel was set elsewhere: it is dropped", message)
-        message.taken = True
+        message.rarities.taken = True
         if gate.is_early(offset):
             message.subscription.send_requeue(message, 0.0)
         else:

@@ -10,10 +10,11 @@ import threading
 from time import monotonic
 from typing import Protocol
 
+from nsqsmart.client.delivery import Holder
 from nsqsmart.client.giving_up import GivingUp
 from nsqsmart.client.holding import Holdings
 from nsqsmart.client.lanes import Host, Lane
-from nsqsmart.client.message import Holder, Message
+from nsqsmart.client.message import Message
 from nsqsmart.client.standing import Memory, Standings
 from nsqsmart.client.subscribing import check_lifetime
 from nsqsmart.client.trace_log import Line
@@ -138,11 +139,11 @@ class Subscription:
     def finish(self, message: Message) -> bool:
         """FIN, unless it is too late."""
         outbox = self.outbox
-        if outbox is None or outbox.broken or monotonic() >= message.deadline:
+        late = monotonic() >= message.arrival.deadline and message.expired
+        if late or outbox is None or not outbox.ack(message.id):
             return self._too_late(message)
-        outbox.ack(message.id)
-        if message.life is not None:
-            message.life.note("finished")
+        if message.rare is not None and message.rare.life is not None:
+            message.rare.life.note("finished")
         return True
 
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
@@ -164,7 +165,7 @@ class Subscription:
         self.send_requeue(message, min(max(0.0, delay), config.max_requeue_delay))
         return True
 
-    def hold(self, message: Message) -> Holder:
+    def hold(self, message: Message) -> Holder[Message]:
         """From now on no handler answers for *message*."""
         self._owner.holdings.take(message)
         return self._owner.holdings
@@ -270,7 +271,7 @@ class Subscription:
         self._memory = self._owner.standings.settle(self)
         connection.transport.socket.block(config.write_timeout)
         outbox = Outbox(connection.transport, self._owner.on_dirty, self.max_rdy)
-        self.reader = reader = Reader(connection, wish.decoder(self), outbox, self)
+        self.reader = reader = Reader(connection, wish.decoder(self, outbox.ack), outbox, self)
         self.outbox = outbox
         self.heard_at = monotonic()
         self._line = wish.line(connection)

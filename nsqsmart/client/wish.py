@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from nsqsmart.client.message import Message, Source
+from nsqsmart.client.delivery import Arrival, Source
+from nsqsmart.client.message import Detailed, Message
 from nsqsmart.client.trace_log import Line
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.names import Dialect
@@ -46,10 +48,12 @@ class Wish:
             verb = commands.sub_advanced
         return verb(self.topic, self.channel, self.target.partition)
 
-    def decoder(self, source: Source) -> DeliveryDecoder[Message]:
-        """What makes messages of *source* from its bytes."""
+    def decoder(
+        self, source: Source[Message], ack: Callable[[bytes], bool] | None = None
+    ) -> DeliveryDecoder[Message]:
+        """What makes messages of *source* from its bytes; *ack* is for those that are unordered."""
         layout = MessageLayout(self.greeting.offer.extend_support, self.detailed)
-        make = partial(Message, source), partial(Message.from_raw, source)
+        make = partial(Arrival, source, None if self.ordered else ack), Message, Detailed.from_raw
         return DeliveryDecoder(layout, *make, self.config.max_frame_size)
 
     def line(self, connection: Connection) -> Line:

@@ -70,8 +70,10 @@ class Outbox:
         """The RDY that was sent last."""
         return self._rdy_sent
 
-    def ack(self, message_id: bytes) -> None:
-        """FIN, soon."""
+    def ack(self, message_id: bytes) -> bool:
+        """FIN, soon; False if the connection is gone."""
+        if self.broken:
+            return False
         fins = self._fins
         fins.append(message_id)
         if len(fins) >= self._threshold:
@@ -79,6 +81,7 @@ class Outbox:
         elif not self.dirty:
             self.dirty = True
             self._on_dirty(self)
+        return True
 
     def send(self, command: bytes, *, settles: bool = False) -> None:
         """Send *command* now; *settles* tells that it answers a message."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from nsqsmart.errors import ProtocolError
 from nsqsmart.wire.frames import (
@@ -32,20 +32,23 @@ _PREFIX = struct.Struct(">II")
 class DeliveryDecoder(Generic[T]):
     """Cuts a subscribed connection's stream into messages and other frames.
 
-    *make_plain* builds a message from (timestamp, attempts, id, body); *make* from a
-    :class:`RawMessage`, for every layout but the plain one.
+    *arrive* is called before messages are made of what was fed; *make_plain* builds a message from
+    what it gave and (timestamp, attempts, id, body); *make* from that and a :class:`RawMessage`,
+    for every layout but the plain one.
     """
 
-    __slots__ = ("_layout", "_make", "_make_plain", "_tail")
+    __slots__ = ("_arrive", "_layout", "_make", "_make_plain", "_tail")
 
     def __init__(
         self,
         layout: MessageLayout,
-        make_plain: Callable[[int, int, bytes, bytes], T],
-        make: Callable[[RawMessage], T],
+        arrive: Callable[[], Any],
+        make_plain: Callable[[Any, int, int, bytes, bytes], T],
+        make: Callable[[Any, RawMessage], T],
         max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
     ) -> None:
         self._layout = layout
+        self._arrive = arrive
         self._make_plain = make_plain
         self._make = make
         self._tail = Tail(max_frame_size)
@@ -69,7 +72,7 @@ class DeliveryDecoder(Generic[T]):
         others: list[Frame] = []
         position, length = 0, len(stream)
         limit = self._tail.max_frame_size
-        make, unpack = self._make_plain, _WHOLE_HEAD.unpack_from
+        arrival, make, unpack = self._arrive(), self._make_plain, _WHOLE_HEAD.unpack_from
         while length - position >= _WHOLE_HEAD_SIZE:
             size, frame_type, timestamp, attempts, message_id = unpack(stream, position)
             if frame_type != MESSAGE or size > limit or size < _WHOLE_HEAD_SIZE - 4:
@@ -83,7 +86,7 @@ class DeliveryDecoder(Generic[T]):
             if end > length:
                 break
             body = stream[position + _WHOLE_HEAD_SIZE : end]
-            messages.append(make(timestamp, attempts, message_id, body))
+            messages.append(make(arrival, timestamp, attempts, message_id, body))
             position = end
         else:
             # Fewer bytes than a message head: an OK or a heartbeat may still be whole.
@@ -101,13 +104,13 @@ class DeliveryDecoder(Generic[T]):
     def _feed_layout(self, stream: bytes) -> tuple[list[T], list[Frame]]:
         messages: list[T] = []
         others: list[Frame] = []
-        position = 0
+        arrival, position = self._arrive(), 0
         while True:
             frame, position = self._cut(stream, position)
             if frame is None:
                 break
             if frame.type == MESSAGE:
-                messages.append(self._make(decode_message(frame.data, self._layout)))
+                messages.append(self._make(arrival, decode_message(frame.data, self._layout)))
             else:
                 others.append(frame)
         self._tail.keep(stream[position:])

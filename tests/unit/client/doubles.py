@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from time import monotonic
 
+from nsqsmart.client.delivery import Arrival
 from nsqsmart.client.giving_up import GivingUp
 from nsqsmart.client.holding import Holdings
 from nsqsmart.client.message import Message
@@ -67,6 +69,9 @@ class Source:
     def finish(self, message: Message) -> bool:
         return self._take("FIN")
 
+    def ack(self, message_id: bytes) -> bool:
+        return self._take("FIN")
+
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
         if backoff and self.boss:
             self.boss.on_result(message, ok=False)
@@ -113,8 +118,15 @@ class Life:
         self.events.append(event)
 
 
+def expire(message: Message) -> None:
+    """Its time is up; that of what came with it is not."""
+    message.arrival = copy(message.arrival)
+    message.arrival.deadline -= 61
+
+
 def message_of(source: Source, attempts: int = 1) -> Message:
-    return Message(source, 1, attempts, bytes(16), b"x")
+    ack = None if source.lane else source.ack
+    return Message(Arrival(source, ack), 1, attempts, bytes(16), b"x")
 
 
 def raising(error: BaseException) -> Callable[[object], None]:

@@ -10,7 +10,8 @@ from time import monotonic
 import pytest
 
 from nsqsmart.client.batching import BatchCrew
-from nsqsmart.client.message import Message, Requeue
+from nsqsmart.client.message import Message
+from nsqsmart.client.requeue import Requeue
 from nsqsmart.config import ConsumerConfig
 from tests.helpers import eventually
 from tests.unit.client.doubles import Boss, Lane, Life, Source, message_of, raising
@@ -96,7 +97,7 @@ def test_a_message_does_not_wait_away_its_own_time(boss, source):
     seen: list[bool] = []
     with batches(lambda batch: seen.append(batch[0].expired), boss, batch_max_delay=60) as crew:
         (message,) = several(source, 1)
-        message.deadline = monotonic() + 0.4
+        message.arrival.deadline = monotonic() + 0.4
         crew.deliver([message])
         eventually(lambda: seen)
     assert seen == [False]
@@ -158,7 +159,7 @@ def test_a_batch_that_fails_behind_its_answers_slows_down_all_the_same(boss, sou
 def test_the_newest_message_of_a_success_is_what_a_probe_has_brought(boss, source):
     boss.watching = True
     messages = several(source)
-    messages[1].received_at += 1
+    messages[1].arrival.at += 1
     run(lambda batch: None, messages, boss)
     assert (boss.results, boss.judged) == ([True], [messages[1]])
 
@@ -212,7 +213,7 @@ def test_every_lane_learns_of_its_end(boss):
 
 def test_the_expired_are_not_handled(boss, source):
     messages = several(source)
-    messages[0].deadline = monotonic() - 1
+    messages[0].arrival.deadline = monotonic() - 1
     seen: list[int] = []
     tally = run(lambda batch: seen.append(len(batch)), messages, boss)
     assert (seen, tally.expired, tally.finished) == ([2], 1, 2)

@@ -8,7 +8,8 @@ from time import monotonic
 import pytest
 
 from nsqsmart.client.crew import Crew
-from nsqsmart.client.message import Message, Requeue
+from nsqsmart.client.message import Message
+from nsqsmart.client.requeue import Requeue
 from tests.helpers import eventually
 from tests.unit.client.doubles import Boss, Lane, Life, Source, message_of, raising
 
@@ -215,6 +216,33 @@ def test_a_success_that_came_too_late_is_not_counted_as_one():
     assert (tally.finished, tally.expired) == (0, 1)
 
 
+def test_a_success_beyond_the_time_is_left_to_who_says_so():
+    source, acked = Source(), []
+    source.late = True
+    message = message_of(source)
+    message.arrival.ack = acked.append
+
+    def handler(message: Message) -> None:
+        message.arrival.deadline -= 61
+
+    crew = Crew(handler, Boss(), 0)
+    crew.deliver([message])
+    assert (acked, crew.tallies[0].expired) == ([], 1)
+
+
+@pytest.mark.parametrize("answer", [Message.finish, Message.requeue, Message.detach, Message.touch])
+def test_nothing_is_finished_twice(answer):
+    source, acked = Source(), []
+    message = message_of(source)
+    message.arrival.ack = acked.append
+
+    def handler(message: Message) -> None:
+        answer(message)
+
+    Crew(handler, Boss(), 0).deliver([message])
+    assert acked == []
+
+
 def test_a_detached_message_is_answered_by_whoever_has_it():
     taken: list[Message] = []
     lane = Lane()
@@ -283,7 +311,7 @@ def test_a_worker_survives_what_should_not_happen(caplog):
     crew = Crew(handled.append, boss, 1)
     crew.start()
     bad = message_of(source)
-    bad.deadline = None
+    bad.arrival.deadline = None
     crew.deliver([bad, message_of(source)])
     eventually(lambda: len(handled) == 1)
     crew.dismiss()

@@ -8,8 +8,9 @@ import pytest
 
 from nsqsmart.client import lanes as lanes_module
 from nsqsmart.client import message as message_module
+from nsqsmart.client.delivery import Arrival
 from nsqsmart.client.lanes import Lane
-from nsqsmart.client.message import Message
+from nsqsmart.client.message import Detailed, Message
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.names import Address
 from nsqsmart.policy.lookup_answers import Node
@@ -67,7 +68,7 @@ class World:
     def offer(self, number: int, attempts: int = 1, offset: int | None = None) -> Message:
         """The server sends message *number*."""
         self.heard_at = self.now
-        message = Message(self, 1, attempts, number.to_bytes(8, "big") + bytes(8), b"x")
+        message = Detailed(Arrival(self), 1, attempts, number.to_bytes(8, "big") + bytes(8), b"x")
         message.offset = 100 * number if offset is None else offset
         self.lane.offer(message)
         return message
@@ -136,7 +137,7 @@ def test_a_worker_that_comes_late_moves_nothing(world):
 
 def fail(world: World, message: Message, delay: float | None = None, *, counts: bool = True):
     """As a handler that raises: hold, then done."""
-    message.answered = True
+    message.answer = True
     world.lane.hold(message, delay, counts=counts)
     world.lane.done(message, finished=False)
 

@@ -6,7 +6,9 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.message import Message, Requeue
+from nsqsmart.client.delivery import Arrival
+from nsqsmart.client.message import Detailed, Message
+from nsqsmart.client.requeue import Requeue
 from nsqsmart.errors import AlreadyResponded
 from nsqsmart.names import Address
 from nsqsmart.policy.lookup_answers import Node
@@ -69,12 +71,12 @@ def source() -> Source:
 
 @pytest.fixture
 def message(source) -> Message:
-    return Message(source, 1_700_000_000_000_000_000, 2, ID, b"body")
+    return Message(Arrival(source), 1_700_000_000_000_000_000, 2, ID, b"body")
 
 
 def with_header(source: Source, header: bytes, version: int = EXT_JSON) -> Message:
     raw = RawMessage(1, 1, ID, b"body", version, header, 4096, 50)
-    return Message.from_raw(source, raw)
+    return Detailed.from_raw(Arrival(source), raw)
 
 
 def test_what_it_knows(message):
@@ -118,7 +120,7 @@ def test_a_delay_that_is_no_number_is_refused_before_anything_is_answered(messag
 
 
 def test_a_touch_gives_a_fresh_timeout(message):
-    message.deadline -= 61
+    message.arrival.deadline -= 61
     assert message.expired
     before = monotonic()
     assert message.touch()
@@ -127,15 +129,15 @@ def test_a_touch_gives_a_fresh_timeout(message):
 
 
 def test_no_touch_goes_beyond_the_servers_maximum(message):
-    message.received_at -= 870
+    message.arrival.at -= 870
     assert message.touch()
     assert message.deadline == message.latest == message.received_at + 900
 
 
 def test_giving_back_is_at_once_and_only_where_somebody_listens(source):
-    Message(source, 1, 1, ID, b"x").give_back()
+    Message(Arrival(source), 1, 1, ID, b"x").give_back()
     source.live = False
-    Message(source, 1, 1, ID, b"x").give_back()
+    Message(Arrival(source), 1, 1, ID, b"x").give_back()
     assert source.sent == [("REQ now", 0.0)]
 
 
@@ -154,7 +156,7 @@ def test_what_was_answered_is_not_given_back(message, source):
 
 def test_a_with_block_finishes_or_requeues(source):
     def message() -> Message:
-        return Message(source, 1, 1, ID, b"x")
+        return Message(Arrival(source), 1, 1, ID, b"x")
 
     with message() as entered:
         assert entered.body == b"x"
@@ -175,7 +177,7 @@ def test_a_with_block_finishes_or_requeues(source):
 def test_a_with_block_leaves_alone_what_was_answered_in_it(message, source):
     with message:
         message.requeue(5)
-    other = Message(source, 1, 1, ID, b"x")
+    other = Message(Arrival(source), 1, 1, ID, b"x")
     other.finish()
     with pytest.raises(ValueError, match="oops"), other:
         raise ValueError("oops")
@@ -183,12 +185,12 @@ def test_a_with_block_leaves_alone_what_was_answered_in_it(message, source):
 
 
 def test_what_cannot_be_given_back_is_logged_as_lost(source):
-    message = Message(source, 1, 1, ID, b"x")
+    message = Message(Arrival(source), 1, 1, ID, b"x")
     message.life = Life()
     message.give_back()
     assert message.life.events == []  # the subscription logs what it sends
     source.live = False
-    lost = Message(source, 1, 1, ID, b"x")
+    lost = Message(Arrival(source), 1, 1, ID, b"x")
     lost.life = Life()
     lost.give_back()
     assert lost.life.events == ["lost"]

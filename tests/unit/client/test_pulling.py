@@ -11,7 +11,7 @@ from nsqsmart.client.message import Message
 from nsqsmart.client.pulling import Puller
 from nsqsmart.errors import NotAuthorized
 from tests.helpers import eventually
-from tests.unit.client.doubles import Boss, Lane, Life, Source, message_of
+from tests.unit.client.doubles import Boss, Lane, Life, Source, expire, message_of
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_what_nobody_has_taken_goes_back(puller, boss, source):
 
 def test_the_expired_are_not_given(puller, source):
     late, fresh = message_of(source), message_of(source)
-    late.deadline = monotonic() - 1
+    expire(late)
     puller.deliver([late, fresh])
     assert puller.take(5, 0) == [fresh]
     assert source.forgotten == [late]

@@ -8,7 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from nsqsmart.client.message import Message
+from nsqsmart.client.delivery import Arrival
+from nsqsmart.client.message import Detailed, Message
 from nsqsmart.client.standing import Memory, Standings
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError
@@ -56,6 +57,7 @@ class Stood:
 
     topic, channel = "t", "c"
     lane = None
+    heard_at, msg_timeout = 0.0, 60.0
 
     def __init__(self, http: Address, *, ordered: bool = True, partition: int | None = 3) -> None:
         self.target = Target.at(Node(NOWHERE, http), partition)
@@ -78,8 +80,8 @@ def stood_at(nsqd: Nsqd, **options) -> Stood:
 
 
 def message_at(offset: int, *, finished: bool = False) -> Message:
-    message = Message(Source(), 1, 1, bytes(16), b"x")
-    message.offset, message.finished = offset, finished
+    message = Detailed(Arrival(Source()), 1, 1, bytes(16), b"x")
+    message.offset, message.answer = offset, finished or None
     return message
 
 
@@ -93,7 +95,7 @@ def test_a_memory_knows_the_lowest_that_is_not_finished():
     first, second = message_at(60), message_at(30)
     memory.take([first, second, message_at(90)])
     assert memory.remember() == (30, 3, False, False)
-    second.finished = True
+    second.answer = True
     assert memory.remember() == (60, 2, True, False)
     # Delivered again, and finished then: the first copy is of no account.
     memory.take([message_at(60, finished=True)])

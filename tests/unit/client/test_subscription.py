@@ -21,6 +21,7 @@ from nsqsmart.policy.topology import Target
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, encode_frame
 from tests.helpers import eventually
 from tests.peers import Peer, Script, message_frame, subscribed
+from tests.unit.client.doubles import expire
 
 
 class Owner:
@@ -140,7 +141,7 @@ def test_late_answers_are_not_sent(begin, owner):
     begin(subscribed(said.append, *map(message_frame, range(3))))
     eventually(lambda: len(owner.messages) == 3)
     for message in owner.messages:
-        message.deadline -= 61
+        expire(message)
     finished, requeued, touched = owner.messages
     assert [finished.finish(), requeued.requeue(), touched.touch()] == [False] * 3
     assert len(said) == 2
@@ -168,9 +169,9 @@ def test_what_is_sent_for_a_traced_message_is_logged(begin, owner):
     finished.touch()
     finished.finish()
     requeued.requeue(1.5)
-    too_late.deadline -= 61
+    expire(too_late)
     too_late.finish()
-    later.deadline -= 61
+    expire(later)
     later.touch()
     later.requeue()
     subscription.hang_up()

@@ -45,7 +45,7 @@ def begin(listener):
         config = ConsumerConfig()
         connection = open_connection(Address(*peer.address), make_greeting(config), soon())
         make = lambda *fields: fields[-1]  # noqa: E731 - a message is its body here
-        decoder = DeliveryDecoder(PLAIN, make, make, 2048)
+        decoder = DeliveryDecoder(PLAIN, object, make, make, 2048)
         intake = Intake(connection, decoder, listener, 5.0)
         intake.send(b"SUB t c\n")
         opened.append((intake, peer))

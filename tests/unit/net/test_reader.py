@@ -82,7 +82,7 @@ def notes() -> Notes:
 
 def read(wire: Wire, notes: Notes):
     """Run a reader to its end; itself and the reason."""
-    decoder = DeliveryDecoder(PLAIN, lambda _at, _attempts, _id, body: body, lambda raw: raw.body)
+    decoder = DeliveryDecoder(PLAIN, object, lambda *facts: facts[-1], lambda _, raw: raw.body)
     reader = Reader(wire, decoder, notes, notes)
     reason = reader.run()
     assert wire.dropped

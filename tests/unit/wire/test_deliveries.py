@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,8 +53,13 @@ some_frames = st.lists(
 )
 
 
+def made(_arrival: object, *fields: Any) -> RawMessage:
+    """A plain message, as the decoder has it made."""
+    return RawMessage(*fields)
+
+
 def decoder_of(layout: MessageLayout, limit: int = LIMIT) -> DeliveryDecoder[RawMessage]:
-    return DeliveryDecoder(layout, RawMessage, lambda message: message, limit)
+    return DeliveryDecoder(layout, object, made, lambda _, message: message, limit)
 
 
 def stream_of(some: list[RawMessage | Frame], layout: MessageLayout) -> bytes:
@@ -147,17 +153,24 @@ def test_garbage_is_refused_whatever_the_cut(
 
 
 def test_a_plain_message_takes_the_short_way() -> None:
-    decoder = DeliveryDecoder(PLAIN, lambda *each: each, lambda message: pytest.fail("long way"))
+    decoder = DeliveryDecoder(
+        PLAIN, lambda: "here", lambda *each: each, lambda *_: pytest.fail("long way")
+    )
     wire = encode_frame(MESSAGE, encode_message(RawMessage(1, 2, b"0123456789abcdef", b"body")))
-    assert decoder.feed(wire) == ([(1, 2, b"0123456789abcdef", b"body")], [])
+    assert decoder.feed(wire) == ([("here", 1, 2, b"0123456789abcdef", b"body")], [])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS[1:])
 def test_every_other_message_takes_the_long_way(layout: MessageLayout) -> None:
-    decoder = DeliveryDecoder(layout, lambda *each: pytest.fail("short way"), lambda each: each)
+    decoder = DeliveryDecoder(
+        layout, lambda: "here", lambda *_: pytest.fail("short way"), lambda *each: each
+    )
     message = RawMessage(1, 2, b"0123456789abcdef", b"body", EXT_JSON, b"{}", 3, 4)
     data = encode_message(message, layout)
-    assert decoder.feed(encode_frame(MESSAGE, data)) == ([decode_message(data, layout)], [])
+    assert decoder.feed(encode_frame(MESSAGE, data)) == (
+        [("here", decode_message(data, layout))],
+        [],
+    )
 
 
 def test_messages_and_other_frames_keep_their_order() -> None:
@@ -256,7 +269,7 @@ def test_how_much_is_missing() -> None:
 
 def test_a_large_message_is_copied_twice_at_most() -> None:
     size = 4_000_000
-    decoder = DeliveryDecoder(PLAIN, RawMessage, lambda message: message)
+    decoder = DeliveryDecoder(PLAIN, object, made, lambda _, message: message)
     wire = stream_of([RawMessage(1, 1, b"a" * 16, bytes(size))], PLAIN)
     reads = [wire[i : i + 65536] for i in range(0, len(wire), 65536)]
     tracemalloc.start()
