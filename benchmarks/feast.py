@@ -7,6 +7,7 @@ count of its own.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ class Table:
         ask(self._server, "POST", f"/channel/create?topic={TOPIC}&channel=bench")
         try:
             if entry.verb in _LATE:
-                with feed(self._address):
+                with feed(self._server, self._address):
                     return self._order(entry, count, warm, width)
             fill(self._address, TOPIC, count + warm + 4 * _PROBE)
             return self._order(entry, count, warm, width)
@@ -77,12 +78,24 @@ class Table:
         return max(_PROBE, int(rate * seconds))
 
 
+def is_consumed(server: Nsqd) -> bool:
+    """Whether a client is ready for messages."""
+    stats = json.loads(ask(server, "GET", f"/stats?format=json&topic={TOPIC}"))
+    channels = (channel for topic in stats["topics"] for channel in topic["channels"])
+    return any(each["ready_count"] > 0 for channel in channels for each in channel["clients"])
+
+
 @contextmanager
-def feed(address: tuple[str, int]) -> Iterator[None]:
-    """While it lasts, a hundred messages a second, each with the time it left."""
+def feed(server: Nsqd, address: tuple[str, int]) -> Iterator[None]:
+    """Once somebody consumes, a hundred messages a second, each with the time it left.
+
+    What was there before them would be late by no fault of theirs.
+    """
     over = threading.Event()
 
     def publish() -> None:
+        while not is_consumed(server) and not over.wait(0.01):
+            pass
         head = b"PUB %s\n" % TOPIC.encode() + len(BODY).to_bytes(4)
         with connect(address) as sock:
             due = time.monotonic()

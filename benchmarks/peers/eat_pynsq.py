@@ -28,7 +28,8 @@ def options(order: Order) -> dict[str, object]:
         "max_in_flight": rdy_of(order),
     }
     if order.figure == "unbuffered":
-        told |= {"output_buffer_size": -1, "output_buffer_timeout": -1}
+        # It refuses -1. What is larger than the buffer does not wait in it, and every message is.
+        told["output_buffer_size"] = 64
     return told
 
 
