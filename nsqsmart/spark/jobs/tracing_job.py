@@ -28,6 +28,7 @@ from nsqsmart.spark.jobs.trace_counts import (
     stretch,
 )
 from nsqsmart.spark.jobs.trace_events import read_events
+from nsqsmart.spark.jobs.trace_terms import terms
 
 _CACHE = StorageLevel.MEMORY_AND_DISK
 
@@ -89,6 +90,7 @@ def _figures(
         width=width,
         minutes=minutes(lives, width),
         attempts=attempts(lives),
+        terms=terms(events, width),
         parties=parties(lives),
         slowest=slowest(lives, events),
         given_up=lost,

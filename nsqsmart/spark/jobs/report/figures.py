@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 PERCENTS = (50, 90, 95, 99, 100)
 LATENCIES = ("to_receive", "to_finish", "whole")
@@ -49,6 +49,17 @@ class Minute:
     messages: int
     finished: int
     percentiles: list[float | None]
+
+
+class Term(NamedTuple):
+    """One nsqd took all messages of a partition, from one time to another."""
+
+    topic: str
+    partition: int
+    nsqd: str
+    begins: int
+    ends: int
+    messages: int
 
 
 @dataclass(frozen=True)
@@ -104,6 +115,7 @@ class Figures:
     width: int
     minutes: Sequence[Minute]
     attempts: Sequence[tuple[int, int]]
+    terms: Sequence[Term]
     parties: Sequence[dict[str, Any]]
     slowest: Sequence[Life]
     given_up: Sequence[Life]

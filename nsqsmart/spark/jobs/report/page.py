@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from nsqsmart.spark.jobs.report import svg
-from nsqsmart.spark.jobs.report.figures import LATENCIES, PERCENTS, Channel, Figures, Life
+from nsqsmart.spark.jobs.report import leaders, svg
+from nsqsmart.spark.jobs.report.figures import LATENCIES, PERCENTS, Channel, Figures, Life, Term
 from nsqsmart.spark.jobs.report.style import STYLE
 from nsqsmart.spark.jobs.report.text import duration, escape, messages, moment, share, table
 from nsqsmart.spark.jobs.report.waterfall import waterfall
@@ -52,6 +53,7 @@ def _page(figures: Figures, drawn: int) -> str:
             svg.ages(figures.minutes),
             "<h2>Attempts</h2><p>How often a message was delivered in a channel.</p>",
             svg.attempts(figures.attempts),
+            _leaders(figures.terms),
             _parties(figures),
             _slowest(figures.slowest),
             _given_up(figures, drawn),
@@ -119,6 +121,24 @@ def _channels(channels: Sequence[Channel]) -> str:
     more = len(channels) - len(shown)
     note = f"<p>{more:,} more channels are not shown.</p>" if more > 0 else ""
     return f"<h2>Channels</h2>{states}{percentiles}{note}"
+
+
+def _leaders(terms: Sequence[Term]) -> str:
+    title = "<h2>Partitions and their leaders</h2>"
+    if not terms:
+        return f"{title}<p>The logs name no nsqd that took a message of a partition.</p>"
+    moves = sum(
+        before[:2] == after[:2] and before.nsqd != after.nsqd for before, after in pairwise(terms)
+    )
+    keys = "".join(
+        f'<span class="key {colour}"></span> {escape(nsqd)} '
+        for nsqd, colour in leaders.colours(terms).items()
+    )
+    return (
+        f"{title}<p>Who took the messages of each partition; where the colour changes, its leader "
+        f"moved: {moves:,} time{'' if moves == 1 else 's'}.</p><p>{keys}</p>"
+        f"{leaders.draw(terms)}"
+    )
 
 
 def _parties(figures: Figures) -> str:

@@ -21,7 +21,9 @@ svg text{fill:var(--soft);font-size:11px}
 .grid{stroke:var(--line);stroke-width:1}
 .ok,.p50{fill:var(--ok);background:var(--ok);stroke:var(--ok)}
 .again,.p99{fill:var(--again);background:var(--again);stroke:var(--again)}
-.bad{fill:var(--bad);background:var(--bad)}.waits{fill:var(--waits)}.publish{fill:var(--publish)}
+.bad{fill:var(--bad);background:var(--bad)}.waits{fill:var(--waits);background:var(--waits)}
+.publish{fill:var(--publish);background:var(--publish)}
+.deep{fill:var(--soft);background:var(--soft)}
 .p95{fill:var(--p95);background:var(--p95);stroke:var(--p95)}
 rect.ok,rect.again{stroke:none}
 .line{fill:none;stroke-width:1.6}

@@ -21,7 +21,7 @@ def histogram(bars: Sequence[Bar]) -> str:
         return "<p>Nothing was finished.</p>"
     most = max(bar.first + bar.again for bar in bars)
     wide = (WIDTH - _LEFT - _RIGHT) / len(bars)
-    parts = [_open("How long messages live"), *_count_axis(most)]
+    parts = [begin("How long messages live"), *_count_axis(most)]
     for number, bar in enumerate(bars):
         x, total = _LEFT + number * wide, bar.first + bar.again
         high, low = _scaled(bar.first, most), _scaled(bar.again, most)
@@ -38,7 +38,7 @@ def histogram(bars: Sequence[Bar]) -> str:
             f'width="{wide - 2:.1f}" height="{low:.1f}"/></g>'
         )
         if number % max(1, len(bars) // _TICKS) == 0:
-            parts.append(_text(x, _HEIGHT - 12, duration(bar.least), "start"))
+            parts.append(label(x, _HEIGHT - 12, duration(bar.least), "start"))
     return "".join([*parts, "</svg>"])
 
 
@@ -50,15 +50,15 @@ def ages(minutes: Sequence[Minute]) -> str:
     values = [max(1.0, value) for each in drawn for value in each.percentiles if value is not None]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     high = max(high, low + 1)
-    parts = [_open("Age when finished, by time of publishing")]
+    parts = [begin("Age when finished, by time of publishing")]
     for power in range(low, high + 1):
         y = _level(10.0**power, low, high)
         parts.append(_line(y))
-        parts.append(_text(_LEFT - 6, y + 4, duration(10.0**power), "end"))
-    begin, span = drawn[0].begins, max(1, drawn[-1].begins - drawn[0].begins)
+        parts.append(label(_LEFT - 6, y + 4, duration(10.0**power), "end"))
+    since, span = drawn[0].begins, max(1, drawn[-1].begins - drawn[0].begins)
     for number, name in enumerate(_LINES):
         points = [
-            (_across(each.begins, begin, span), _level(each.percentiles[number] or 1, low, high))
+            (_across(each.begins, since, span), _level(each.percentiles[number] or 1, low, high))
             for each in drawn
         ]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -72,8 +72,8 @@ def ages(minutes: Sequence[Minute]) -> str:
                 f'<circle class="{name}" cx="{x:.1f}" cy="{y:.1f}" r="2.5">'
                 f"<title>{escape(title)}</title></circle>"
             )
-    parts.append(_text(_LEFT, _HEIGHT - 12, moment(drawn[0].begins), "start"))
-    parts.append(_text(WIDTH - _RIGHT, _HEIGHT - 12, moment(drawn[-1].begins), "end"))
+    parts.append(label(_LEFT, _HEIGHT - 12, moment(drawn[0].begins), "start"))
+    parts.append(label(WIDTH - _RIGHT, _HEIGHT - 12, moment(drawn[-1].begins), "end"))
     return "".join([*parts, "</svg>"])
 
 
@@ -81,25 +81,27 @@ def attempts(counts: Sequence[tuple[int, int]]) -> str:
     """Messages by how often they were delivered."""
     most = max((count for _, count in counts), default=0)
     height = 24 * max(1, len(counts)) + 8
-    parts = [_open("Attempts", height)]
+    parts = [begin("Attempts", height)]
     for row, (number, count) in enumerate(counts):
         y = 4 + 24 * row
         wide = (WIDTH - 2 * _LEFT - 80) * count / max(1, most)
         kind = "ok" if number == 1 else "again"
-        parts.append(_text(_LEFT - 6, y + 15, f"{number}", "end"))
+        parts.append(label(_LEFT - 6, y + 15, f"{number}", "end"))
         parts.append(
             f'<rect class="{kind}" x="{_LEFT}" y="{y}" width="{max(wide, 1):.1f}" height="18">'
             f"<title>{count:,} messages after {number} deliveries</title></rect>"
         )
-        parts.append(_text(_LEFT + wide + 8, y + 15, f"{count:,}", "start"))
+        parts.append(label(_LEFT + wide + 8, y + 15, f"{count:,}", "start"))
     return "".join([*parts, "</svg>"])
 
 
-def _open(title: str, height: int = _HEIGHT) -> str:
+def begin(title: str, height: int = _HEIGHT) -> str:
+    """An open ``svg`` element."""
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">'
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> str:
+def label(x: float, y: float, text: str, anchor: str) -> str:
+    """Text in a chart; *anchor* is start, middle or end."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
@@ -113,7 +115,7 @@ def _count_axis(most: int) -> list[str]:
     for part in (0.0, 0.5, 1.0):
         y = bottom - part * (bottom - _TOP)
         parts.append(_line(y))
-        parts.append(_text(_LEFT - 6, y + 4, f"{round(most * part):,}", "end"))
+        parts.append(label(_LEFT - 6, y + 4, f"{round(most * part):,}", "end"))
     return parts
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 
 from nsqsmart.spark.jobs.report import Figures, render
-from nsqsmart.spark.jobs.report.figures import Bar, Channel, Event, Life, Minute
+from nsqsmart.spark.jobs.report.figures import Bar, Channel, Event, Life, Minute, Term
 from nsqsmart.spark.jobs.report.page import MOST
 from nsqsmart.spark.jobs.report.text import duration, escape, share
 from nsqsmart.spark.jobs.report.waterfall import segments_of
+from nsqsmart.spark.jobs.trace_terms import joined
 
 EVIL = "<script>alert(1)</script>\"'&\x00\u202e" + "x" * 5000
 PERCENTILES: list[float | None] = [1000.0, 2000.0, 3000.0, 4000.0, 5_000_000.0]
@@ -70,6 +73,7 @@ def figures(**more: Any) -> Figures:
         "width": 60_000_000,
         "minutes": [Minute(0, 10, 9, [1000.0, 2000.0, 3000.0])],
         "attempts": [(1, 7), (2, 2)],
+        "terms": [],
         "parties": [],
         "slowest": [],
         "given_up": [],
@@ -231,3 +235,34 @@ def test_a_share_is_never_rounded_to_all_or_nothing(part: int, whole: int, shown
 def test_long_and_strange_text_is_cut_and_marked() -> None:
     assert len(escape("x" * 1000)) == 100
     assert escape("a\x00b<") == "a\ufffdb&lt;"
+
+
+def test_a_leader_that_moved_is_a_change_of_colour() -> None:
+    terms = [
+        Term("orders", 0, "one:4150", 0, 20, 5),
+        Term("orders", 0, EVIL, 20, 30, 3),
+        Term("orders", 1, "one:4150", 0, 30, 1),
+    ]
+    page = render(figures(terms=terms)).decode()
+    assert "moved: 1 time." in page
+    assert "orders 1 at one:4150: 1 message," in page
+    assert "<script>" not in page
+    rows = re.findall(r'<rect class="(\w+)"[^>]*><title>orders (\d) at', page)
+    assert [number for _, number in rows] == ["0", "0", "1"]
+    assert rows[0][0] == rows[2][0] != rows[1][0]
+    assert "name no nsqd" in render(figures()).decode()
+
+
+def test_what_one_nsqd_took_in_a_row_is_one_term() -> None:
+    rows = [
+        *(Row(topic="t", partition=0, nsqd="a", messages=2, begins=n, ends=n + 5) for n in (20, 0)),
+        Row(topic="t", partition=0, nsqd="b", messages=1, begins=30, ends=30),
+        Row(topic="t", partition=0, nsqd="a", messages=1, begins=40, ends=44),
+        Row(topic="s", partition=3, nsqd="b", messages=9, begins=7, ends=7),
+    ]
+    assert joined(rows) == [
+        Term("s", 3, "b", 7, 7, 9),
+        Term("t", 0, "a", 0, 25, 4),
+        Term("t", 0, "b", 30, 30, 1),
+        Term("t", 0, "a", 40, 44, 1),
+    ]
