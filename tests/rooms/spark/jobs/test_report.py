@@ -7,14 +7,12 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from pyspark.sql import Row
 
 from nsqsmart.spark.jobs.report import Figures, render
 from nsqsmart.spark.jobs.report.figures import Bar, Channel, Event, Life, Minute, Term
 from nsqsmart.spark.jobs.report.page import MOST
 from nsqsmart.spark.jobs.report.text import duration, escape, share
 from nsqsmart.spark.jobs.report.waterfall import segments_of
-from nsqsmart.spark.jobs.trace_terms import joined
 
 EVIL = "<script>alert(1)</script>\"'&\x00\u202e" + "x" * 5000
 PERCENTILES: list[float | None] = [1000.0, 2000.0, 3000.0, 4000.0, 5_000_000.0]
@@ -251,18 +249,3 @@ def test_a_leader_that_moved_is_a_change_of_colour() -> None:
     assert [number for _, number in rows] == ["0", "0", "1"]
     assert rows[0][0] == rows[2][0] != rows[1][0]
     assert "name no nsqd" in render(figures()).decode()
-
-
-def test_what_one_nsqd_took_in_a_row_is_one_term() -> None:
-    rows = [
-        *(Row(topic="t", partition=0, nsqd="a", messages=2, begins=n, ends=n + 5) for n in (20, 0)),
-        Row(topic="t", partition=0, nsqd="b", messages=1, begins=30, ends=30),
-        Row(topic="t", partition=0, nsqd="a", messages=1, begins=40, ends=44),
-        Row(topic="s", partition=3, nsqd="b", messages=9, begins=7, ends=7),
-    ]
-    assert joined(rows) == [
-        Term("s", 3, "b", 7, 7, 9),
-        Term("t", 0, "a", 0, 25, 4),
-        Term("t", 0, "b", 30, 30, 1),
-        Term("t", 0, "a", 40, 44, 1),
-    ]

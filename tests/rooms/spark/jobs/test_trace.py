@@ -11,6 +11,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'nsqsmart[spark]'")
 
+from pyspark.sql import Row
+
+from nsqsmart.spark.jobs.report.figures import Term
+from nsqsmart.spark.jobs.trace_terms import joined
 from tests.rooms.spark.jobs.conftest import Run
 
 if TYPE_CHECKING:
@@ -155,3 +159,18 @@ def test_logs_without_an_event_are_refused(run: Run, spark: SparkSession, tmp_pa
     code, summary = run("trace", tmp_path / "missing.log", "--out", tmp_path / "r.html")
     assert code == 1
     assert "missing.log" in summary["error"]
+
+
+def test_what_one_nsqd_took_in_a_row_is_one_term() -> None:
+    rows = [
+        *(Row(topic="t", partition=0, nsqd="a", messages=2, begins=n, ends=n + 5) for n in (20, 0)),
+        Row(topic="t", partition=0, nsqd="b", messages=1, begins=30, ends=30),
+        Row(topic="t", partition=0, nsqd="a", messages=1, begins=40, ends=44),
+        Row(topic="s", partition=3, nsqd="b", messages=9, begins=7, ends=7),
+    ]
+    assert joined(rows) == [
+        Term("s", 3, "b", 7, 7, 9),
+        Term("t", 0, "a", 0, 25, 4),
+        Term("t", 0, "b", 30, 30, 1),
+        Term("t", 0, "a", 40, 44, 1),
+    ]
