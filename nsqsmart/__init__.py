@@ -21,6 +21,7 @@ from nsqsmart._version import __version__
 if TYPE_CHECKING:
     from nsqsmart import errors, tracing
     from nsqsmart.client.admin import Admin
+    from nsqsmart.client.arguments import encode_json
     from nsqsmart.client.closing import CloseReport
     from nsqsmart.client.consumer import Consumer
     from nsqsmart.client.health import Health
@@ -55,6 +56,7 @@ __all__ = [
     "Receipt",
     "Requeue",
     "__version__",
+    "encode_json",
     "errors",
     "publish",
     "run",
@@ -80,6 +82,7 @@ _HOMES = {
     "PullSubscription": "nsqsmart.client.pull_subscription",
     "Receipt": "nsqsmart.client.receipt",
     "Requeue": "nsqsmart.client.requeue",
+    "encode_json": "nsqsmart.client.arguments",
     "publish": "nsqsmart.client.shared_producer",
     "run": "nsqsmart.client.running",
 }

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from time import monotonic
 from types import CodeType, TracebackType
 from typing import Any, ClassVar, Self
 
 from nsqsmart.client import inspecting
-from nsqsmart.client.arguments import check_timeout
+from nsqsmart.client.arguments import (
+    check_bodies,
+    check_body,
+    check_delay,
+    check_headers,
+    check_place,
+    check_timeout,
+    make_trace_ids,
+)
 from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
 from nsqsmart.client.event_loops import warn_in_event_loop
 from nsqsmart.client.exiting import at_exit
@@ -19,6 +28,7 @@ from nsqsmart.config import ProducerConfig, resolve
 from nsqsmart.errors import ClientClosed
 from nsqsmart.names import check_topic
 from nsqsmart.net.handshake import make_greeting
+from nsqsmart.policy.routing import Key
 
 _MAX_KNOWN_TOPICS = 10_000
 
@@ -46,6 +56,52 @@ class BaseProducer:
         self._machinery: PerProcess[Machinery] = PerProcess()
         # Not on first use, which may be in somebody else's hook: hooks run the last one first.
         at_exit(self)
+
+    @staticmethod
+    def check(
+        topic: str,
+        body: bytes,
+        *,
+        key: Key | None = None,
+        partition: int | None = None,
+        trace: bool | None = None,  # noqa: ARG004 - the arguments of publish()
+        trace_id: int | None = None,
+        headers: Mapping[str, Any] | None = None,
+        tag: str | None = None,
+        delay: float | None = None,
+        timeout: float | None = None,
+    ) -> bytes:
+        """Look at what a publish would be given, and send nothing; returns the body as bytes.
+
+        For those who publish later, as at a commit, and want to hear of a mistake now. The
+        arguments are those of ``publish``. Raises TypeError and ConfigError, as that does.
+        """
+        check_topic(topic)
+        checked = check_body(body)
+        check_place(key, partition)
+        make_trace_ids(trace_id, 1)
+        check_headers(headers, tag)
+        check_delay(delay)
+        if timeout is not None:
+            check_timeout(timeout)
+        return checked
+
+    @classmethod
+    def check_many(
+        cls,
+        topic: str,
+        bodies: Iterable[bytes],
+        *,
+        key: Key | None = None,
+        partition: int | None = None,
+        headers: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> tuple[bytes, ...]:
+        """As :meth:`check`, for the arguments of ``publish_many``; returns the bodies."""
+        check_topic(topic)
+        checked = check_bodies(bodies)
+        cls.check(topic, checked[0], key=key, partition=partition, headers=headers, timeout=timeout)
+        return checked
 
     def warm(self, *topics: str, timeout: float | None = None) -> None:
         """Look *topics* up and connect ahead of the first publish; default ``publish_timeout``.
