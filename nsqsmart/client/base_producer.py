@@ -113,6 +113,19 @@ class BaseProducer:
             self._know(topic)
         inspecting.warm(self._running(), topics, monotonic() + limit)
 
+    def partition_of(self, topic: str, key: Key, *, timeout: float | None = None) -> int | None:
+        """The partition that messages of *key* go to now; None where *topic* has no partitions.
+
+        For those who gather what goes to one place, for :meth:`publish_many`. Asks a lookup only
+        if it must, for *timeout* seconds at most; default ``publish_timeout``. Raises TypeError for
+        a key that cannot be, DiscoveryError, and ClientClosed after :meth:`close`.
+        """
+        self._know(topic)
+        limit = self._publish_timeout if timeout is None else check_timeout(timeout)
+        return inspecting.partition_of(
+            self._running(), topic, key, self._config.sharding, monotonic() + limit
+        )
+
     def ping(self, timeout: float | None = None) -> dict[str, float]:
         """Shake hands with every nsqd; returns the seconds it took by "host:port".
 

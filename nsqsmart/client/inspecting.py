@@ -11,6 +11,7 @@ from nsqsmart.client.health import Health
 from nsqsmart.client.machinery import Machinery
 from nsqsmart.errors import ConnectError, DiscoveryError, TransportError
 from nsqsmart.names import Address
+from nsqsmart.policy.routing import Key, Sharding, partition_for
 
 
 def warm(machinery: Machinery, topics: Iterable[str], deadline: float) -> None:
@@ -22,6 +23,16 @@ def warm(machinery: Machinery, topics: Iterable[str], deadline: float) -> None:
         addresses.update((target.address, None) for target in topology.targets)
     for address in addresses:
         publisher.pool.give_back(publisher.pool.take(address, deadline))
+
+
+def partition_of(
+    machinery: Machinery, topic: str, key: Key, sharding: Sharding, deadline: float
+) -> int | None:
+    """The partition that *key* goes to; None where the topic has none."""
+    topology = machinery.publisher.directory.get(topic, deadline)
+    if not topology.redesigned or topology.partition_num < 1:
+        return None
+    return partition_for(key, topology.partition_num, sharding)
 
 
 def ping(machinery: Machinery, deadline: float) -> dict[str, float]:

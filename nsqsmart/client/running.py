@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from nsqsmart.client.closing import CloseReport
@@ -12,6 +12,8 @@ from nsqsmart.client.signals import signals_to
 from nsqsmart.net.threads import Thread, spawn
 
 _SIGNAL = object()
+_ENOUGH = object()
+_LOOK_EVERY = 1.0
 
 
 class Runnable(Protocol):
@@ -33,7 +35,7 @@ class Runnable(Protocol):
         """Whether a close is over."""
 
 
-def run(*consumers: Runnable) -> tuple[CloseReport, ...]:
+def run(*consumers: Runnable, until: Callable[[], bool] | None = None) -> tuple[CloseReport, ...]:
     """Start *consumers*, and block until SIGINT or SIGTERM, or until all are closed; then drain.
 
     All drain side by side, each within its ``close_timeout``; the reports are in their order.
@@ -41,6 +43,9 @@ def run(*consumers: Runnable) -> tuple[CloseReport, ...]:
     drain at once, by KeyboardInterrupt. SystemExit or KeyboardInterrupt from a handler of one, and
     NotAuthorized, end all and are raised here; so is what start() of one raises. Raises TypeError
     without a consumer, RuntimeError for one that has no handler.
+
+    *until*, if given, is asked once a second, in this thread: once it says True all are drained.
+    What it raises is raised here after the drain.
     """
     if not consumers:
         raise TypeError("run() needs at least one Consumer")
@@ -50,7 +55,7 @@ def run(*consumers: Runnable) -> tuple[CloseReport, ...]:
         consumer.on_end(tokens.put)
     with signals_to(lambda: tokens.put(_SIGNAL)):
         _start(consumers)
-        reason = _wait(consumers, tokens)
+        reason = _wait(consumers, tokens, until)
     if isinstance(reason, BaseException):
         raise reason
     return tuple(consumer.close() for consumer in consumers)
@@ -66,18 +71,37 @@ def _start(consumers: tuple[Runnable, ...]) -> None:
             raise
 
 
-def _wait(consumers: tuple[Runnable, ...], tokens: SimpleQueue[object]) -> object:
+def _wait(
+    consumers: tuple[Runnable, ...],
+    tokens: SimpleQueue[object],
+    until: Callable[[], bool] | None,
+) -> object:
     """Until all have ended; what it was that began it."""
     reason: object = None
     # To the last word: what ended them may have done so before anybody listened here.
     while not (all(consumer.has_ended() for consumer in consumers) and tokens.empty()):
-        token = tokens.get()
+        token = _next(tokens, until if reason is None else None)
         if token is _SIGNAL and reason is not None:
             raise KeyboardInterrupt
         if token is not None and reason is None:
             reason = token
             _close(consumers)
     return reason
+
+
+def _next(tokens: SimpleQueue[object], until: Callable[[], bool] | None) -> object:
+    """The next token; of *until* if that speaks first."""
+    if until is None:
+        return tokens.get()
+    while True:
+        try:
+            return tokens.get(timeout=_LOOK_EVERY)
+        except Empty:
+            try:
+                if until():
+                    return _ENOUGH
+            except Exception as error:  # noqa: BLE001 - it is raised after the drain
+                return error
 
 
 def _close(consumers: tuple[Runnable, ...]) -> list[Thread]:

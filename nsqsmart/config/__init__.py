@@ -13,7 +13,7 @@ and the first of these that has it wins; then comes the default.
 
 from nsqsmart.config.addresses import Endpoint
 from nsqsmart.config.common import ClientConfig, EmbeddedConfig
-from nsqsmart.config.resolve import KINDS, embedded_config, resolve, variable
+from nsqsmart.config.resolve import KINDS, embedded_config, read_options, resolve, variable
 from nsqsmart.config.roles import AdminConfig, ConsumerConfig, ProducerConfig
 from nsqsmart.config.table import Option, options_of
 from nsqsmart.config.values import Kind
@@ -30,6 +30,7 @@ __all__ = [
     "ProducerConfig",
     "embedded_config",
     "options_of",
+    "read_options",
     "resolve",
     "variable",
 ]

@@ -33,11 +33,13 @@ def resolve(
     *,
     config: C | None = None,
     environ: Mapping[str, str] | None = None,
+    defaults: Mapping[str, object] | None = None,
 ) -> tuple[Endpoint, C]:
     """Work out where a client goes and what it is told.
 
     Precedence: *options* (keywords), the query of the address, the environment, the default.
-    A *config* stands in for the environment and the defaults. Without an *address*,
+    A *config* stands in for the environment and the defaults; *defaults* go before those of the
+    table. Without an *address*,
     ``NSQSMART_URL`` is it. The query may hold options of another kind of client, which are
     checked and passed over: producers and consumers can share one address.
 
@@ -52,7 +54,7 @@ def resolve(
         raise TypeError(f"config must be a {kind.__name__}, not a {type(config).__name__}")
     _warn_of_unknown(environ)
     endpoint = _find_endpoint(address, environ)
-    chosen = {} if config is not None else _from_environment(kind, environ)
+    chosen = {} if config is not None else _from_environment(kind, environ, defaults or {})
     if endpoint.tls:
         chosen["tls_v1"] = True
     chosen |= _from_query(kind, endpoint)
@@ -71,6 +73,26 @@ def embedded_config(endpoint: Endpoint) -> EmbeddedConfig:
         if name in _CLUSTER
     }
     return EmbeddedConfig(**chosen)
+
+
+def read_options(
+    kind: type[ClientConfig], options: Mapping[str, object], source: str, *, shared: bool = False
+) -> dict[str, Any]:
+    """The *options* from *source*, "settings.NSQSMART" say, as a client of *kind* keeps them.
+
+    Where several kinds of clients share one place, those of the other kinds are checked and left
+    out. Raises :class:`ConfigError`, which names the source, for an unknown name, the nearest right
+    one beside it, and for a value that is not permitted.
+    """
+    own = {}
+    for name, value in options.items():
+        if not shared or name in options_of(kind):
+            own[name] = value
+        elif name in _EVERY:
+            _EVERY[name].check(name, value, source)
+        else:
+            raise ConfigError(f"{_unknown(repr(name), str(name), _EVERY)} (from {source})")
+    return _from_keywords(kind, own, source)
 
 
 def variable(name: str) -> str:
@@ -93,8 +115,10 @@ def _find_endpoint(address: str | None, environ: Mapping[str, str]) -> Endpoint:
         raise ConfigError(f"{URL}: {error}") from None
 
 
-def _from_environment(kind: type[ClientConfig], environ: Mapping[str, str]) -> dict[str, Any]:
-    chosen = {}
+def _from_environment(
+    kind: type[ClientConfig], environ: Mapping[str, str], defaults: Mapping[str, object]
+) -> dict[str, Any]:
+    chosen = dict(defaults)
     for name, option in options_of(kind).items():
         # Set to nothing is how a compose file says "not set".
         if value := environ.get(variable(name)):
@@ -118,16 +142,19 @@ def _from_query(kind: type[ClientConfig], endpoint: Endpoint) -> dict[str, Any]:
     return {name: value for name, value in chosen.items() if name in options_of(kind)}
 
 
-def _from_keywords(kind: type[ClientConfig], options: Mapping[str, object]) -> dict[str, Any]:
+def _from_keywords(
+    kind: type[ClientConfig], options: Mapping[str, object], source: str = ""
+) -> dict[str, Any]:
     known = options_of(kind)
+    found = f" (from {source})" if source else ""
     for name in options:
         if name in known:
             continue
         if name in _EVERY:
             owners = " and ".join(each.__name__ for each in KINDS if name in options_of(each))
-            raise ConfigError(f"{name} is an option of {owners}, not of {kind.__name__}")
-        raise ConfigError(_unknown(repr(name), name, known))
-    return {name: known[name].check(name, value) for name, value in options.items()}
+            raise ConfigError(f"{name} is an option of {owners}, not of {kind.__name__}{found}")
+        raise ConfigError(_unknown(repr(name), str(name), known) + found)
+    return {name: known[name].check(name, value, source) for name, value in options.items()}
 
 
 def _check_text(name: str, option: Option, value: str, source: str) -> object:

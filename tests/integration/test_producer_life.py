@@ -41,6 +41,19 @@ def test_warm_connects_to_where_the_topic_is(cluster):
         assert sum(pool["connections_num"] for pool in producer.stats()["pools"].values()) == 2
 
 
+def test_the_partition_of_a_key_is_where_its_messages_go(cluster):
+    with nsqsmart.Producer(cluster.url) as producer:
+        for key in (f"customer-{number}" for number in range(20)):
+            partition = producer.partition_of("t", key)
+            assert producer.publish("t", b"x", key=key).partition == partition
+        assert producer.partition_of("unknown", "customer-1") is None
+        with pytest.raises(TypeError):
+            producer.partition_of("t", 1.5)
+    with Cluster(dialect="original") as original, nsqsmart.Producer(original.url) as producer:
+        producer.publish("t", b"x")
+        assert producer.partition_of("t", "customer-1") is None
+
+
 def test_ping_names_who_answers(cluster):
     with nsqsmart.Producer(cluster.url) as producer:
         assert set(producer.ping()) == names(cluster.nsqds)

@@ -24,6 +24,7 @@ from nsqsmart.config import (
     ProducerConfig,
     embedded_config,
     options_of,
+    read_options,
     resolve,
     variable,
 )
@@ -580,3 +581,47 @@ def test_a_bad_secret_is_not_printed(secret) -> None:
         ClientConfig(auth_secret=secret)
     assert "auth_secret=***" in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
+
+
+# ------------------------------------------------------------------------- settings of a project
+
+
+def test_own_defaults_go_before_those_of_the_table_and_behind_all_else() -> None:
+    def timeout(address=HERE, environ=None, **options):
+        own = {"publish_timeout": 5.0}
+        found = resolve(ProducerConfig, address, options, environ=environ or {}, defaults=own)
+        return found[1].publish_timeout
+
+    assert timeout() == 5
+    assert timeout(environ={"NSQSMART_PUBLISH_TIMEOUT": "6"}) == 6
+    assert timeout(f"{HERE}?publish_timeout=7") == 7
+    assert timeout(publish_timeout=8) == 8
+
+
+def test_options_of_settings_are_read_as_keywords_are() -> None:
+    given = {"publish_timeout": "250ms", "dial_timeout": 2}
+    wanted = {"publish_timeout": 0.25, "dial_timeout": 2.0}
+    assert read_options(ProducerConfig, given, "settings.NSQ") == wanted
+
+
+def test_shared_options_leave_out_those_of_others_and_check_them() -> None:
+    given = {"publish_timeout": 3, "max_in_flight": 7, "dial_timeout": 2}
+    found = read_options(ConsumerConfig, given, "settings.NSQ", shared=True)
+    assert found == {"max_in_flight": 7, "dial_timeout": 2.0}
+    with pytest.raises(ConfigError, match="max_in_flight='many' from settings.NSQ"):
+        read_options(ProducerConfig, {"max_in_flight": "many"}, "settings.NSQ", shared=True)
+
+
+@pytest.mark.parametrize(
+    ("shared", "name", "words"),
+    [
+        (False, "publish_timeot", r"did you mean publish_timeout\? \(from settings.NSQ\)"),
+        (True, "publish_timeot", r"did you mean publish_timeout\? \(from settings.NSQ\)"),
+        (True, "max_in_flite", r"did you mean max_in_flight\? \(from settings.NSQ\)"),
+        (False, "max_in_flight", r"of ConsumerConfig, not of ProducerConfig \(from settings.NSQ\)"),
+        (False, 7, r"7 is no option \(from settings.NSQ\)"),
+    ],
+)
+def test_a_wrong_name_tells_where_it_came_from(shared, name, words) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read_options(ProducerConfig, {name: 1}, "settings.NSQ", shared=shared)

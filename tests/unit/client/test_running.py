@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from nsqsmart.client import running
 from nsqsmart.client.closing import CloseReport
 from nsqsmart.client.running import run
 
@@ -70,3 +71,22 @@ def test_one_that_does_not_start_ends_those_before_it():
 def test_nobody_is_no_one_to_wait_for():
     with pytest.raises(TypeError, match="at least one"):
         run()
+
+
+def test_until_ends_it_as_a_signal_does(monkeypatch):
+    monkeypatch.setattr(running, "_LOOK_EVERY", 0.001)
+    answers = [False, False, True]
+    assert run(Consumer(), until=lambda: answers.pop(0)) == (CloseReport(1, 0, 0),)
+    assert answers == []
+
+
+def test_what_until_raises_comes_after_the_drain(monkeypatch):
+    monkeypatch.setattr(running, "_LOOK_EVERY", 0.001)
+    consumer = Consumer()
+
+    def fail() -> bool:
+        raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        run(consumer, until=fail)
+    assert consumer.has_ended()
