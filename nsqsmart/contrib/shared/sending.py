@@ -1,0 +1,169 @@
+"""Letters sent with as few commands as their order and their arguments permit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import monotonic
+from typing import NamedTuple
+
+from nsqsmart import Producer
+from nsqsmart.contrib.shared.letters import Key, Letter
+from nsqsmart.errors import (
+    ConfigError,
+    MessageRejected,
+    NotSupported,
+    OrderingNotSupported,
+    PublishTimeout,
+)
+from nsqsmart.testing.recording import RecordingProducer
+
+HOPELESS = (MessageRejected, NotSupported, OrderingNotSupported, ConfigError, TypeError)
+"""What the same letter will meet again, whenever it is sent."""
+
+_ALONE = ("delay", "trace_id", "tag")
+_PLACE = ("key", "partition")
+
+
+class Lane(NamedTuple):
+    """What keeps its order: a partition of a topic, a key where there are none, or all unkeyed."""
+
+    topic: str
+    partition: int | None = None
+    key: Key | None = None
+
+
+_ANYWHERE = Lane("")
+
+
+class Failure(NamedTuple):
+    """A letter that was not stored, or may not have been, and why."""
+
+    letter: Letter
+    error: Exception
+
+
+class Dispatch:
+    """Sends *letters* of one alias with *producer* until *deadline* (monotonic seconds).
+
+    What goes to one partition, or to a topic without a key, goes in order, with one MPUB where it
+    may. A failure ends its partition: what comes behind in it fails too, or it would be stored out
+    of order. A letter that is refused for what it is fails alone.
+
+    Attributes:
+        waiting: what has neither been stored nor failed, by its number; in order.
+        failures: what failed.
+    """
+
+    def __init__(self, producer: Producer, letters: Sequence[Letter], deadline: float) -> None:
+        self._producer = producer
+        self._deadline = deadline
+        self.waiting = dict(enumerate(letters))
+        self.failures: list[Failure] = []
+
+    def run(self) -> None:
+        """Send them; raises nothing that is an Exception."""
+        if isinstance(self._producer, RecordingProducer):
+            # A test sees them one by one, as they were written.
+            self._send_lane(_ANYWHERE, list(self.waiting))
+            return
+        for lane, numbers in self._lanes().items():
+            self._send_lane(lane, numbers)
+
+    def _lanes(self) -> dict[Lane, list[int]]:
+        lanes: dict[Lane, list[int]] = {}
+        lost: dict[str, Exception] = {}
+        for number, letter in list(self.waiting.items()):
+            if letter.key is not None and letter.topic in lost:
+                self._fail([number], lost[letter.topic])
+                continue
+            try:
+                lane = self._lane(letter)
+            except Exception as error:  # noqa: BLE001 - the letter fails with it
+                # The next one with a key would wait for the same lookups, as long.
+                lost[letter.topic] = error
+                self._fail([number], error)
+            else:
+                lanes.setdefault(lane, []).append(number)
+        return lanes
+
+    def _lane(self, letter: Letter) -> Lane:
+        if letter.partition is not None:
+            return Lane(letter.topic, letter.partition)
+        if letter.key is None:
+            return Lane(letter.topic)
+        left = max(0.0, self._deadline - monotonic())
+        partition = self._producer.partition_of(letter.topic, letter.key, timeout=left)
+        return Lane(letter.topic, partition, letter.key if partition is None else None)
+
+    def _send_lane(self, lane: Lane, numbers: list[int]) -> None:
+        for run in list(self._runs(numbers)):
+            error = self._send(lane, run)
+            if error is not None:
+                self._fail([number for number in numbers if number in self.waiting], error)
+                return
+
+    def _runs(self, numbers: list[int]) -> Iterator[list[int]]:
+        """What may go in one MPUB, in order."""
+        run: list[int] = []
+        for number in numbers:
+            if run and not self._go_together(run[0], number):
+                yield run
+                run = []
+            run.append(number)
+        yield run
+
+    def _go_together(self, first: int, second: int) -> bool:
+        if isinstance(self._producer, RecordingProducer):
+            return False
+        one, other = (
+            {name: value for name, value in letter.arguments.items() if name not in _PLACE}
+            for letter in (self.waiting[first], self.waiting[second])
+        )
+        return one == other and not any(name in one for name in _ALONE)
+
+    def _send(self, lane: Lane, run: list[int]) -> Exception | None:
+        """What ends the lane, if anything does."""
+        try:
+            self._publish(lane, [self.waiting[number] for number in run])
+        except Exception as error:  # noqa: BLE001 - whatever it is, the letter failed
+            stored = getattr(error, "accepted", 0)
+            self._forget(run[:stored])
+            if not isinstance(error, HOPELESS):
+                return error
+            return self._send_one_by_one(lane, run[stored:], error)
+        self._forget(run)
+        return None
+
+    def _send_one_by_one(self, lane: Lane, run: list[int], error: Exception) -> Exception | None:
+        """One of *run* is meant by *error*: the others shall not suffer for it."""
+        if len(run) == 1:
+            self._fail(run, error)
+            return None
+        for number in run:
+            found = self._send(lane, [number])
+            if found is not None:
+                return found
+        return None
+
+    def _publish(self, lane: Lane, letters: list[Letter]) -> None:
+        first = letters[0]
+        left = self._deadline - monotonic()
+        if left <= 0:
+            raise PublishTimeout(f"no time was left for topic {first.topic!r}")
+        arguments = dict(first.arguments)
+        arguments["timeout"] = min(arguments.get("timeout", left), left)
+        if len(letters) == 1:
+            self._producer.publish(first.topic, first.body, **arguments)
+            return
+        if lane.partition is not None and len({letter.key for letter in letters}) > 1:
+            arguments.pop("key", None)
+            arguments["partition"] = lane.partition
+        bodies = [letter.body for letter in letters]
+        self._producer.publish_many(first.topic, bodies, split=True, **arguments)
+
+    def _forget(self, numbers: list[int]) -> None:
+        for number in numbers:
+            del self.waiting[number]
+
+    def _fail(self, numbers: list[int], error: Exception) -> None:
+        self.failures += [Failure(self.waiting.pop(number), error) for number in numbers]
