@@ -6,7 +6,7 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from nsqsmart import Pending, Producer, ProducerConfig, Receipt
 from nsqsmart.errors import ClientClosed
@@ -51,6 +51,10 @@ class Outbox(list[Published]):
     def bodies(self, topic: str) -> list[bytes]:
         """The bodies published to *topic*, in order."""
         return [each.body for each in self if each.topic == topic]
+
+
+outbox: Final = Outbox()
+"""Where integrations that record in tests put everything; clear it before each test."""
 
 
 class RecordingProducer(Producer):

@@ -14,6 +14,7 @@ from nsqsmart.contrib.shared.declaring import Declared
 
 BAD_CONFIGURATION = 1
 RETRY_LATER = 75
+INTERRUPTED = 130
 
 _GRACE = 2.0
 _LOST = ("failing", "discovering")

@@ -1,0 +1,53 @@
+"""The producers of the process, one for each alias, made on first use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nsqsmart import Producer
+from nsqsmart.contrib.django import conf
+from nsqsmart.testing.recording import RecordingProducer, outbox
+
+
+class Producers:
+    """A Producer by its alias: ``producers["default"]``.
+
+    Any thread may ask, and a child of a fork goes on with them. In tests they are recording ones,
+    unless the alias says ``"IN_TESTS": "send"``.
+    """
+
+    def __init__(self) -> None:
+        # Without a lock, which a fork could leave locked in the child: setdefault decides.
+        self._made: dict[tuple[str, bool], Producer] = {}
+
+    def __getitem__(self, alias: str) -> Producer:
+        records = conf.in_tests() and not conf.get_alias(alias).sends_in_tests
+        found = self._made.get((alias, records))
+        if found is not None:
+            return found
+        made = RecordingProducer(outbox, alias=alias) if records else make_producer(alias)
+        # If another thread was faster, this one has not dialled anybody yet.
+        return self._made.setdefault((alias, records), made)
+
+    def close(self) -> None:
+        """Close them all; they are made anew when they are asked for."""
+        while self._made:
+            _, producer = self._made.popitem()
+            producer.close()
+
+
+def make_producer(alias: str) -> Producer:
+    """A real one, as the settings have it; raises ConfigError."""
+    entry = conf.get_alias(alias)
+    _, config = entry.target()
+    return Producer(entry.url, config=config)
+
+
+def on_setting_changed(*, setting: str, **_others: Any) -> None:
+    """A test overrides the settings, or ends to do so."""
+    if setting == "NSQSMART":
+        conf.forget()
+        producers.close()
+
+
+producers = Producers()

@@ -1,0 +1,108 @@
+"""The setting NSQSMART, read and checked."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from django.conf import settings
+
+from nsqsmart.config import Endpoint, ProducerConfig
+from nsqsmart.contrib.shared.producing import read_target
+from nsqsmart.errors import ConfigError
+
+MODES: Final = ("on_commit", "now", "outbox")
+_IN_TESTS: Final = ("record", "send")
+_KEYS: Final = ("URL", "PUBLISH", "OPTIONS", "IN_TESTS")
+
+
+class Alias(NamedTuple):
+    """One entry of the setting.
+
+    ``url`` is None for the one of the environment; ``publish`` is one of MODES; ``options`` are for
+    producers and consumers; ``sends_in_tests`` tells that tests do not only record.
+    """
+
+    name: str
+    url: str | None
+    publish: str
+    options: Mapping[str, Any]
+    sends_in_tests: bool
+
+    @property
+    def source(self) -> str:
+        """Where its options are."""
+        return f"settings.NSQSMART[{self.name!r}]['OPTIONS']"
+
+    def target(self) -> tuple[Endpoint, ProducerConfig]:
+        """Where its producer goes and what it is told; raises ConfigError."""
+        try:
+            return read_target(self.url, self.options, self.source)
+        except ConfigError as error:
+            raise ConfigError(f"settings.NSQSMART[{self.name!r}]: {error}") from error
+
+
+@cache
+def read_aliases() -> dict[str, Alias]:
+    """Every alias by its name; without the setting there is "default", with NSQSMART_URL.
+
+    Raises ConfigError. Read once, until :func:`forget` is called.
+    """
+    found = getattr(settings, "NSQSMART", {"default": {}})
+    if not isinstance(found, Mapping) or "default" not in found:
+        raise ConfigError(
+            'settings.NSQSMART must be a dict of aliases, and have "default": '
+            '{"default": {"URL": "nsq+lookupd://HOST:4161"}}'
+        )
+    return {name: _read_alias(name, entry) for name, entry in found.items()}
+
+
+def get_alias(name: str) -> Alias:
+    """The alias; raises ConfigError for one that is not in the settings."""
+    aliases = read_aliases()
+    if name not in aliases:
+        raise ConfigError(f"settings.NSQSMART has no alias {name!r}{_near(name, aliases)}")
+    return aliases[name]
+
+
+def forget() -> None:
+    """Read the settings again when they are next asked for."""
+    read_aliases.cache_clear()
+
+
+def check_mode(mode: object, source: str) -> str:
+    """*mode*, when to publish; raises ConfigError."""
+    if mode not in MODES or not isinstance(mode, str):
+        raise ConfigError(f"{source} {mode!r} is none of {', '.join(MODES)}{_near(mode, MODES)}")
+    return mode
+
+
+def in_tests() -> bool:
+    """Whether a test runner of Django, or pytest-django, has set its environment up."""
+    # Not imported for it: production has no use for the module.
+    utils = sys.modules.get("django.test.utils")
+    return utils is not None and hasattr(utils._TestState, "saved_data")  # noqa: SLF001 - no other sign
+
+
+def _read_alias(name: str, entry: object) -> Alias:
+    where = f"settings.NSQSMART[{name!r}]"
+    if not isinstance(entry, Mapping):
+        raise ConfigError(f"{where} must be a dict with the keys {', '.join(_KEYS)}")
+    for key in entry:
+        if key not in _KEYS:
+            raise ConfigError(f"{key!r} is no key of {where}{_near(key, _KEYS)}")
+    mode = check_mode(entry.get("PUBLISH", MODES[0]), f"{where}['PUBLISH']")
+    tests = entry.get("IN_TESTS", _IN_TESTS[0])
+    if tests not in _IN_TESTS:
+        raise ConfigError(f"{where}['IN_TESTS'] {tests!r} is none of {', '.join(_IN_TESTS)}")
+    return Alias(name, entry.get("URL") or None, mode, entry.get("OPTIONS", {}), tests == "send")
+
+
+def _near(name: object, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(str(name), known, n=1) or difflib.get_close_matches(
+        str(name).upper(), known, n=1
+    )
+    return f": did you mean {found[0]}?" if found else ""

@@ -1,0 +1,78 @@
+"""``manage.py nsq_relay``: publish what is in the outbox."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, close_old_connections
+
+from nsqsmart.contrib.django.relaying import Passage, Relay
+from nsqsmart.contrib.shared.running import RETRY_LATER
+
+_LONGEST_PAUSE = 30.0
+
+
+class Command(BaseCommand):
+    """Exit code 0 when it was told to stop, or with --once when all was published; else 75."""
+
+    help = "Publishes the rows of the outbox; any number of relays may run at once."
+
+    def add_arguments(self, parser: Any) -> None:
+        """Its options."""
+        parser.add_argument("--once", action="store_true", help="empty the outbox and end")
+        parser.add_argument(
+            "--interval", type=float, default=1.0, metavar="SECONDS", help="pause when it is empty"
+        )
+        parser.add_argument("--page", type=int, default=200, help="rows in one go")
+        parser.add_argument("--database", default=DEFAULT_DB_ALIAS, help="where the outbox is")
+
+    def handle(self, *_arguments: Any, **options: Any) -> None:
+        """Relay until it ends."""
+        relay = Relay(options["database"], options["page"])
+        if not options["once"]:
+            self._go_on(relay, options["interval"])
+            return
+        passage = relay.run_once()
+        self.stdout.write(_describe(passage))
+        if passage.kept:
+            raise CommandError("some could not be published yet", returncode=RETRY_LATER)
+
+    def _go_on(self, relay: Relay, interval: float) -> None:
+        stopped = threading.Event()
+
+        def stop(*_signal: object) -> None:
+            relay.stop()
+            stopped.set()
+
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, stop)
+        pause = interval
+        while not stopped.is_set():
+            close_old_connections()
+            passage = self._pass(relay)
+            if passage is None or passage.kept:
+                pause = min(max(2 * pause, interval), _LONGEST_PAUSE)
+            else:
+                pause = interval
+            if passage is None or passage.kept or not passage.sent:
+                stopped.wait(pause)
+
+    def _pass(self, relay: Relay) -> Passage | None:
+        try:
+            passage = relay.run_once()
+        except DatabaseError as error:
+            # It may be back soon, and nothing is lost meanwhile.
+            self.stderr.write(f"the database: {error}")
+            return None
+        if passage != Passage():
+            self.stdout.write(_describe(passage))
+            self.stdout.flush()
+        return passage
+
+
+def _describe(passage: Passage) -> str:
+    return f"{passage.sent} sent, {passage.refused} refused, {passage.kept} kept"

@@ -1,0 +1,148 @@
+"""publish(): now, when the transaction commits, or by way of the outbox."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Unpack, overload
+
+from asgiref.sync import sync_to_async
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+
+from nsqsmart import Receipt
+from nsqsmart.contrib.django import conf
+from nsqsmart.contrib.django.aliases import producers
+from nsqsmart.contrib.django.batches import Batch, find_batch
+from nsqsmart.contrib.django.losses import tally
+from nsqsmart.contrib.shared.letters import Arguments, Letter
+from nsqsmart.contrib.shared.losses import Counts
+from nsqsmart.errors import ConfigError
+
+
+@overload
+def publish(
+    topic: str,
+    body: bytes,
+    *,
+    when: Literal["now"],
+    alias: str = "default",
+    using: str | None = None,
+    **arguments: Unpack[Arguments],
+) -> Receipt: ...
+
+
+@overload
+def publish(
+    topic: str,
+    body: bytes,
+    *,
+    when: Literal["on_commit", "outbox"],
+    alias: str = "default",
+    using: str | None = None,
+    **arguments: Unpack[Arguments],
+) -> None: ...
+
+
+@overload
+def publish(
+    topic: str,
+    body: bytes,
+    *,
+    when: None = None,
+    alias: str = "default",
+    using: str | None = None,
+    **arguments: Unpack[Arguments],
+) -> Receipt | None: ...
+
+
+def publish(
+    topic: str,
+    body: bytes,
+    *,
+    when: str | None = None,
+    alias: str = "default",
+    using: str | None = None,
+    **arguments: Unpack[Arguments],
+) -> Receipt | None:
+    """Publish *body* to *topic*, by default when the transaction commits.
+
+    The arguments are looked at, and the body is copied, at once.
+
+    Args:
+        topic, body: as for :meth:`nsqsmart.Producer.publish`.
+        when: ``"on_commit"``: after the commit, all messages of the transaction together; at once
+            where there is none. Nothing is raised if that fails: it is logged at ERROR and counted,
+            and the signal ``publish_failed`` is sent. A rollback, of a savepoint too, drops it.
+            ``"now"``: at once; what fails is raised. ``"outbox"``: a row of the transaction, which
+            ``manage.py nsq_relay`` publishes. Default: PUBLISH of the alias, or ``"on_commit"``.
+        alias: of the setting NSQSMART.
+        using: the database whose transaction it belongs to. Default: the one with a transaction.
+        **arguments: key, partition, trace, trace_id, headers, tag, delay and timeout of
+            :meth:`nsqsmart.Producer.publish`.
+
+    Returns:
+        the Receipt with ``when="now"``, None otherwise.
+
+    Raises:
+        TypeError, ConfigError: an argument or the settings cannot be used; or transactions of
+            several databases are open, and *using* does not say which.
+        PublishError: with ``when="now"``, as :meth:`nsqsmart.Producer.publish`.
+    """
+    entry = conf.get_alias(alias)
+    mode = entry.publish if when is None else conf.check_mode(when, "when=")
+    letter = Letter.write(topic, body, alias, **arguments)
+    if mode == "now":
+        return producers[alias].publish(topic, letter.body, **letter.arguments)
+    database = _find_transaction() if using is None else using
+    if mode == "outbox":
+        _keep(letter, database)
+    else:
+        _publish_at_commit(letter, database)
+    return None
+
+
+async def apublish(topic: str, body: bytes, **arguments: Any) -> Receipt | None:
+    """As :func:`publish`, for an async view; outside of any transaction."""
+    receipt: Receipt | None = await sync_to_async(publish)(topic, body, **arguments)
+    return receipt
+
+
+def counts() -> Counts:
+    """Messages of this process that waited for a commit: published, and failed."""
+    return tally.total()
+
+
+def _find_transaction() -> str:
+    """The database with an open transaction, or the default one; raises ConfigError for several."""
+    found: list[str] = [
+        connection.alias
+        for connection in connections.all(initialized_only=True)
+        # Those of a TestCase are open on every database, and are not the application's.
+        if any(not block._from_testcase for block in connection.atomic_blocks)  # noqa: SLF001
+    ]
+    if len(found) > 1:
+        raise ConfigError(
+            f"transactions are open on {' and '.join(sorted(found))}: say which by using="
+        )
+    return found[0] if found else DEFAULT_DB_ALIAS
+
+
+def _publish_at_commit(letter: Letter, database: str) -> None:
+    connection = connections[database]
+    if connection.connection is None and connection.settings_dict.get("AUTOCOMMIT", True):
+        # Nobody has asked this database for anything: no connection is made only for this.
+        Batch([letter])()
+        return
+    batch = find_batch(connection)
+    if batch is not None:
+        batch.letters.append(letter)
+        return
+    transaction.on_commit(Batch([letter], connection), using=database, robust=True)
+
+
+def _keep(letter: Letter, database: str) -> None:
+    try:
+        from nsqsmart.contrib.django.models import OutboxMessage  # noqa: PLC0415 - needs the app
+    except RuntimeError as error:
+        raise ConfigError(
+            'the outbox needs "nsqsmart.contrib.django" in INSTALLED_APPS, and manage.py migrate'
+        ) from error
+    OutboxMessage.keep(letter, database)

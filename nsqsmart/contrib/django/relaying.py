@@ -1,0 +1,156 @@
+"""From the outbox to the servers: at least once, in order by key, by any number of relays."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+from uuid import uuid4
+
+from django.db import connections, transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from nsqsmart.contrib.django import conf
+from nsqsmart.contrib.django.aliases import producers
+from nsqsmart.contrib.django.losses import lose
+from nsqsmart.contrib.django.models import OutboxLane, OutboxMessage
+from nsqsmart.contrib.shared.letters import Letter
+from nsqsmart.contrib.shared.sending import HOPELESS, Dispatch, Failure
+
+log = logging.getLogger("nsqsmart")
+
+_PAGE_BYTES = 8 << 20
+_LEASE_MARGIN = 30.0
+_SHOWN_ERROR = 500
+
+
+@dataclass(slots=True)
+class Passage:
+    """What one look at the outbox did: messages ``sent``, ``refused`` for good, and ``kept``."""
+
+    sent: int = 0
+    refused: int = 0
+    kept: int = 0
+
+
+class Relay:
+    """Publishes what is in the outbox of *database*, *page* rows at a time.
+
+    A lane belongs to one relay at a time: where the database can skip locked rows, by a lock that
+    ends with the relay's transaction; elsewhere by a lease in the row, which others respect until
+    its time is over.
+    """
+
+    def __init__(self, database: str = "default", page: int = 200) -> None:
+        self._database = database
+        self._page = page
+        self._name = uuid4().hex
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Let it end after what it has in hand."""
+        self._stopped = True
+
+    def run_once(self) -> Passage:
+        """Look at every lane once; those that another relay has are left to it."""
+        passage = Passage()
+        waiting = OutboxMessage.objects.using(self._database).filter(refused=False)
+        for lane in sorted(set(waiting.values_list("lane", flat=True).distinct())):
+            if not self._stopped:
+                self._empty(lane, passage)
+        return passage
+
+    def _empty(self, lane: int, passage: Passage) -> None:
+        """Page by page, so that no transaction is long; a topic that fails is left alone then."""
+        after, failing = 0, set[tuple[str, str]]()
+        while not self._stopped:
+            with self._hold(lane) as held:
+                page = self._read(lane, after, failing) if held else []
+                if not page:
+                    return
+                after = page[-1].pk
+                self._publish(page, failing, passage)
+
+    def _read(self, lane: int, after: int, failing: set[tuple[str, str]]) -> list[OutboxMessage]:
+        rows = OutboxMessage.objects.using(self._database).filter(
+            refused=False, lane=lane, pk__gt=after
+        )
+        for alias, topic in failing:
+            rows = rows.exclude(alias=alias, topic=topic)
+        page: list[OutboxMessage] = []
+        size = 0
+        for row in rows.order_by("pk")[: self._page].iterator(chunk_size=20):
+            page.append(row)
+            size += len(row.body)
+            if size >= _PAGE_BYTES:
+                break
+        return page
+
+    def _publish(
+        self, page: list[OutboxMessage], failing: set[tuple[str, str]], passage: Passage
+    ) -> None:
+        done, failures = [], []
+        for alias in dict.fromkeys(row.alias for row in page):
+            rows = {row.pk: row.letter() for row in page if row.alias == alias}
+            found = {id(each.letter): each for each in _dispatch(alias, list(rows.values()))}
+            for key, letter in rows.items():
+                if id(letter) in found:
+                    failures.append((key, found[id(letter)]))
+                else:
+                    done.append(key)
+        stored = OutboxMessage.objects.using(self._database)
+        stored.filter(pk__in=done).delete()
+        passage.sent += len(done)
+        for key, failure in failures:
+            refused = isinstance(failure.error, HOPELESS)
+            error = str(failure.error)[:_SHOWN_ERROR]
+            stored.filter(pk=key).update(refused=refused, last_error=error)
+            if refused:
+                passage.refused += 1
+                lose(failure)
+            else:
+                passage.kept += 1
+                failing.add((failure.letter.alias, failure.letter.topic))
+
+    @contextmanager
+    def _hold(self, lane: int) -> Iterator[bool]:
+        """Whether this relay has *lane*, inside the block."""
+        OutboxLane.objects.using(self._database).get_or_create(lane=lane)
+        lanes = OutboxLane.objects.using(self._database).filter(lane=lane)
+        if connections[self._database].features.has_select_for_update_skip_locked:
+            with transaction.atomic(using=self._database):
+                yield bool(lanes.select_for_update(skip_locked=True))
+            return
+        now = timezone.now()
+        free = lanes.filter(Q(held_until=None) | Q(held_until__lt=now))
+        until = now + timedelta(seconds=_longest() + _LEASE_MARGIN)
+        if not free.update(holder=self._name, held_until=until):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lanes.filter(holder=self._name).update(holder="", held_until=None)
+
+
+def _dispatch(alias: str, letters: list[Letter]) -> list[Failure]:
+    try:
+        limit = conf.get_alias(alias).target()[1].publish_timeout
+        producer = producers[alias]
+    except Exception as error:  # noqa: BLE001 - it is written into the row
+        log.error(  # noqa: TRY400 - the settings are wrong: no traceback says more
+            "the outbox holds messages for alias %s: %s", alias, error
+        )
+        return [Failure(letter, RuntimeError(str(error))) for letter in letters]
+    dispatch = Dispatch(producer, letters, monotonic() + limit)
+    dispatch.run()
+    return dispatch.failures
+
+
+def _longest() -> float:
+    """Seconds that one page may take: every alias has its time."""
+    return sum(alias.target()[1].publish_timeout for alias in conf.read_aliases().values())
