@@ -1,0 +1,85 @@
+"""Django in this process: databases with the outbox in them, and the environment of its tests."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import django
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connections
+from django.test.utils import override_settings, setup_test_environment, teardown_test_environment
+
+from nsqsmart.testing.recording import Outbox, outbox
+from tests.postgres import run_postgres, why_not
+
+
+def sqlite(path: object) -> dict[str, Any]:
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(path),
+        "OPTIONS": {"timeout": 20},
+    }
+
+
+@pytest.fixture(scope="session")
+def _django(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("databases")
+    databases = {"default": sqlite(folder / "default"), "other": sqlite(folder / "other")}
+    with ExitStack() as stack:
+        if why_not() is None:
+            host = stack.enter_context(run_postgres())
+            databases["postgres"] = {
+                "ENGINE": "django.db.backends.postgresql",
+                "NAME": "postgres",
+                "USER": "postgres",
+                "HOST": host,
+            }
+        settings.configure(
+            INSTALLED_APPS=["nsqsmart.contrib.django"],
+            DATABASES=databases,
+            USE_TZ=True,
+            SECRET_KEY="tests",
+            NSQSMART={"default": {"URL": "nsq://127.0.0.1:1"}, "audit": {"URL": "nsq://h:1"}},
+        )
+        django.setup()
+        setup_test_environment()
+        for name in databases:
+            call_command("migrate", database=name, verbosity=0)
+        yield
+        teardown_test_environment()
+        connections.close_all()
+
+
+@pytest.fixture
+def recorded(_django: None) -> Iterator[Outbox]:
+    """What is published here, and no transaction left over."""
+    outbox.clear()
+    yield outbox
+    for connection in connections.all(initialized_only=True):
+        connection.close()
+    gc.collect()
+
+
+@pytest.fixture(params=["default", "postgres"])
+def database(request: pytest.FixtureRequest, recorded: Outbox) -> Iterator[str]:
+    """The name of a database, of each kind, with an empty outbox."""
+    from nsqsmart.contrib.django.models import OutboxMessage
+
+    reason = why_not()
+    if request.param == "postgres" and reason:
+        pytest.skip(reason)
+    OutboxMessage.objects.using(request.param).all().delete()
+    yield request.param
+    OutboxMessage.objects.using(request.param).all().delete()
+
+
+@pytest.fixture
+def nsq_settings(recorded: Outbox) -> Iterator[Any]:
+    """Call it with aliases: the setting NSQSMART until the end of the test."""
+    with ExitStack() as stack:
+        yield lambda **aliases: stack.enter_context(override_settings(NSQSMART=aliases))
