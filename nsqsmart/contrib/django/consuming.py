@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
-from django.db import close_old_connections, reset_queries, transaction
+from django.db import connections, reset_queries, transaction
 
 from nsqsmart import Requeue
 from nsqsmart.config import ConsumerConfig, read_options
@@ -25,13 +25,20 @@ def around(declared: Declared) -> Callable[[Any], object]:
 
     def handle(given: Any) -> object:
         reset_queries()
-        close_old_connections()
+        _close_old_connections()
         try:
             return _handle(declared, given)
         finally:
-            close_old_connections()
+            _close_old_connections()
 
     return handle
+
+
+def _close_old_connections() -> None:
+    """As Django's, which would close those inside a transaction too."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
 
 
 def _handle(declared: Declared, given: Any) -> object:
