@@ -7,8 +7,8 @@
 
     nsqsmart.Consumer("orders", "billing", handle, address="nsq+lookupd://127.0.0.1:4161").run()
 
-The house, from the ground: ``errors``, ``names`` and ``config``; ``wire`` (bytes and values);
-``policy`` (decisions); ``net`` (the only floor that blocks) and ``tracing`` (a switch);
+The house, from the ground: ``errors``, ``names``, ``metrics`` and ``config``; ``wire`` (bytes and
+values); ``policy`` (decisions); ``net`` (the only floor that blocks) and ``tracing`` (a switch);
 ``client`` (what is exported here).
 ``embedded`` and ``cli`` are rooms beside it. Imports only go down.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from nsqsmart._version import __version__
 
 if TYPE_CHECKING:
-    from nsqsmart import errors, tracing
+    from nsqsmart import errors, metrics, tracing
     from nsqsmart.client.admin import Admin
     from nsqsmart.client.arguments import encode_json
     from nsqsmart.client.closing import CloseReport
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from nsqsmart.client.shared_producer import publish
     from nsqsmart.config import AdminConfig, ConsumerConfig, ProducerConfig
     from nsqsmart.errors import NsqError, Outcome, PublishError
+    from nsqsmart.metrics import Metrics
 
 __all__ = [
     "Admin",
@@ -45,6 +46,7 @@ __all__ = [
     "ConsumerConfig",
     "Health",
     "Message",
+    "Metrics",
     "NsqError",
     "Outcome",
     "Pending",
@@ -58,12 +60,13 @@ __all__ = [
     "__version__",
     "encode_json",
     "errors",
+    "metrics",
     "publish",
     "run",
     "tracing",
 ]
 
-_MODULES = ("errors", "tracing")
+_MODULES = ("errors", "metrics", "tracing")
 _HOMES = {
     "Admin": "nsqsmart.client.admin",
     "AdminConfig": "nsqsmart.config",
@@ -72,6 +75,7 @@ _HOMES = {
     "ConsumerConfig": "nsqsmart.config",
     "Health": "nsqsmart.client.health",
     "Message": "nsqsmart.client.message",
+    "Metrics": "nsqsmart.metrics",
     "NsqError": "nsqsmart.errors",
     "Outcome": "nsqsmart.errors",
     "Pending": "nsqsmart.client.pending",

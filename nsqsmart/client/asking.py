@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from nsqsmart.client.addressing import usable_node
+from nsqsmart.client.measuring import Meter
 from nsqsmart.config import ClientConfig, Endpoint
 from nsqsmart.net.lookup import Access, LookupClient, LookupOptions
 from nsqsmart.net.wires import Wires
@@ -13,7 +14,10 @@ from nsqsmart.policy.lookup_answers import LookupAnswer, Node
 
 
 def make_lookup(
-    endpoint: Endpoint, config: ClientConfig, wires: Wires | None = None
+    endpoint: Endpoint,
+    config: ClientConfig,
+    wires: Wires | None = None,
+    meter: Meter | None = None,
 ) -> LookupClient:
     """Who asks the lookups of *endpoint*, as the options say."""
     options = LookupOptions(
@@ -21,15 +25,17 @@ def make_lookup(
         config.listlookup_interval,
         config.lookupd_failure_threshold,
     )
-    return LookupClient(endpoint.addresses, options, wires)
+    return LookupClient(endpoint.addresses, options, wires, meter)
 
 
 class Asking:
     """The lookups of *endpoint*; every method raises DiscoveryError if none answers."""
 
-    def __init__(self, endpoint: Endpoint, config: ClientConfig, wires: Wires | None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, config: ClientConfig, wires: Wires | None, meter: Meter | None
+    ) -> None:
         self._config = config
-        self._lookup = make_lookup(endpoint, config, wires)
+        self._lookup = make_lookup(endpoint, config, wires, meter)
 
     def topic(self, topic: str, access: Access, deadline: float) -> list[LookupAnswer]:
         """What each one says of *topic*."""

@@ -16,10 +16,11 @@ from typing import TypeGuard
 from nsqsmart.client.failures import publish_error
 from nsqsmart.client.hands import Hands
 from nsqsmart.client.lane_queue import LaneQueues
+from nsqsmart.client.measuring import note_retry, note_settled
 from nsqsmart.client.pending import Pending
 from nsqsmart.client.pipes import Dial, Pipes
 from nsqsmart.client.publication import Publication, build
-from nsqsmart.client.publish_call import Call, Trial, after_failure, publish
+from nsqsmart.client.publish_call import Call, Trial, after_failure, carry_out
 from nsqsmart.client.publisher import Publisher, read_receipt
 from nsqsmart.client.receipt import Receipt
 from nsqsmart.client.room import Room
@@ -139,6 +140,8 @@ class AsyncPublisher:
             size += len(pending.body)
             count += 1
             pending.succeed()
+            if self._shared.meter is not None:
+                note_settled(self._shared.meter, pending, ok=True)
         self.room.leave(count, size)
         target = items[0].target if items else None
         if target and self._shared.outages.nodes:
@@ -153,6 +156,7 @@ class AsyncPublisher:
             raise
         item.succeed(stored)
         published(item.result(), monotonic() - item.started, self._shared.client_id)
+        note_settled(self._shared.meter, item, ok=True)
         self.room.leave(1, len(item.body))
 
     def on_error(self, item: Pending, error: TransportError) -> None:
@@ -248,6 +252,7 @@ class AsyncPublisher:
         pending.retry, verdict = after_failure(self._shared, trial, retry, reason, now)
         if pending.retry.may_retry(verdict, now):
             pending.reason = None
+            note_retry(self._shared.meter, pending.topic, reason)
         else:
             error = publish_error(pending.topic, pending.retry, reason, now=now)
             error.__cause__ = reason
@@ -287,13 +292,14 @@ class AsyncPublisher:
 
     def _publish(self, publication: Publication, deadline: float) -> Receipt:
         try:
-            return publish(self._shared, publication, deadline)
+            return carry_out(self._shared, publication, deadline)
         except ClientClosed as error:
             raise PublishFailed("the Producer was closed", code="ClientClosed") from error
 
     def _settle(self, pending: Pending, outcome: Receipt | PublishError) -> None:
         if not pending.done():
             pending.settle(outcome)
+            note_settled(self._shared.meter, pending, ok=isinstance(outcome, Receipt))
             self.room.leave(1, len(pending.body))
 
 

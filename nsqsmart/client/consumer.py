@@ -11,10 +11,12 @@ from typing import Self
 
 from nsqsmart.client.arguments import check_count, check_timeout
 from nsqsmart.client.closing import CloseReport, drain, report
+from nsqsmart.client.consumer_figures import ConsumerFigures, watch
 from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
 from nsqsmart.client.engine import Engine
 from nsqsmart.client.giving_up import GivingUp, check_giving_up
 from nsqsmart.client.health import Health
+from nsqsmart.client.measuring import make_meter, noted
 from nsqsmart.client.message import Message
 from nsqsmart.client.pulling import Puller
 from nsqsmart.client.recruiting import recruiter
@@ -71,6 +73,8 @@ class Consumer:
         if self._config.start_at is not None:
             position_text(self._config.start_at)
         prepare_endpoint(self._endpoint)
+        self._meter = make_meter(self._config)
+        self._figures: ConsumerFigures | None = None
         self._engine: Engine | None = None
         self._process = os.getpid()
         self._tell: Callable[[object], None] = _nobody
@@ -101,6 +105,7 @@ class Consumer:
         self._engine = engine = Engine(
             self._names, self._recruit, endpoint, self._config, giving_up, self._stop
         )
+        self._figures = watch(self._meter, engine)
         engine.set_max_in_flight(self._max_in_flight)
         engine.pause(self._paused)
         try:
@@ -159,6 +164,8 @@ class Consumer:
             self._ended.wait(limit)
         elif self._engine is not None:
             self._report = drain(self._engine, monotonic() + limit)
+            if self._figures is not None:
+                self._figures.end()
         self._ended.set()
         self._tell(None)
         return self._report or CloseReport(0, 0, 0)
@@ -186,12 +193,13 @@ class Consumer:
         if self._ended.is_set():
             raise ClientClosed("the Consumer was closed")
         count = check_count("max_messages", max_messages, 1)
-        return puller.take(count, None if timeout is None else check_timeout(timeout))
+        limit = None if timeout is None else check_timeout(timeout)
+        return noted(self._meter, puller.take(count, limit))
 
     def __iter__(self) -> Iterator[Message]:
         """One message after another, as :meth:`poll` gives them, until it is closed."""
         puller = self._puller()
-        while found := puller.take(1, None):
+        while found := noted(self._meter, puller.take(1, None)):
             yield found[0]
 
     def _puller(self) -> Puller:

@@ -11,6 +11,7 @@ from time import monotonic
 from weakref import ref
 
 from nsqsmart.client.asking import Asking
+from nsqsmart.client.measuring import Meter, make_meter
 from nsqsmart.config import ClientConfig, Endpoint
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
@@ -39,6 +40,7 @@ class _Entry:
         "failure",
         "flight",
         "landed",
+        "led",
         "refused",
         "stale_at",
         "topology",
@@ -52,6 +54,7 @@ class _Entry:
         self.doubted: set[Refused] = set()
         self.flight: ref[Token] | None = None
         self.landed = 0
+        self.led: dict[int, Address] = {}  # who was seen to lead last
         self.waiting: set[Token] = set()
         self.asked_at = -3600.0
         self.stale_at = 0.0
@@ -80,7 +83,9 @@ class Directory:
         self._access = access
         self._wires = wires
         self._direct = () if endpoint.discovers else endpoint.addresses
-        self._lookup = Asking(endpoint, config, wires) if endpoint.discovers else None
+        self._meter: Meter | None = make_meter(config)
+        asks = endpoint.discovers
+        self._lookup = Asking(endpoint, config, wires, self._meter) if asks else None
         self._lock = threading.Lock()  # guards the entries
         self._entries: dict[str, _Entry] = {}
         self._closed = False
@@ -253,6 +258,15 @@ class Directory:
             entry.failure = failure
         if before and topology:
             self._tell_gone(before, topology)
+        if topology and self._meter is not None:
+            self._note_leaders(self._meter, topology, entry)
+
+    def _note_leaders(self, meter: Meter, topology: Topology, entry: _Entry) -> None:
+        now = {number: node.address for number, node in topology.leaders.items()}
+        moved = sum(entry.led.get(number, leader) != leader for number, leader in now.items())
+        entry.led |= now
+        if moved:
+            meter.leaders_changed(topology.topic, moved)
 
     def _tell_gone(self, before: Topology, now: Topology) -> None:
         gone = {target.address for target in before.targets}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from time import monotonic
 
@@ -12,6 +13,7 @@ from nsqsmart.client.giving_up import GivingUp
 from nsqsmart.client.holding import Holdings
 from nsqsmart.client.keeper import Keeper, Place, place_of
 from nsqsmart.client.lanes import report_violation
+from nsqsmart.client.measuring import make_meter
 from nsqsmart.client.message import Message
 from nsqsmart.client.regulator import Regulator
 from nsqsmart.client.rounds import Rounds
@@ -28,7 +30,7 @@ from nsqsmart.client.subscribing import (
 from nsqsmart.client.subscription import Subscription
 from nsqsmart.client.wish import Wish
 from nsqsmart.config import ConsumerConfig, Endpoint
-from nsqsmart.errors import NotAuthorized, NsqError, ServerError, SubscribeError
+from nsqsmart.errors import ConnectionLost, NotAuthorized, NsqError, ServerError, SubscribeError
 from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.lookup import READ
 from nsqsmart.net.outbox import Outbox
@@ -65,11 +67,13 @@ class Engine:
         self.watching = False
         self.reached = False
         self.late_answers = 0
-        self.order_violations = 0
+        self.violations: Counter[int | None] = Counter()
+        """Messages out of order, by partition."""
         self._on_stop = on_stop
         self._assumed = Assumptions()
         self._greetings: dict[bool, Greeting] = {False: greeting_for(config, extended=False)}
-        self._changed = threading.Condition(threading.Lock())  # guards the four below
+        self._changed = threading.Condition(threading.Lock())  # guards the five below
+        self._received_before = 0
         self.troubles: dict[Place, NsqError] = {}
         self.subscriptions: set[Subscription] = set()
         self._answered = 0
@@ -82,6 +86,7 @@ class Engine:
         self._rounds = Rounds(self)
         self.ticker = Ticker(f"ticker-{self.topic}", self._rounds.sweep, _ACK_AGE)
         self.regulator = Regulator(self)
+        self._meter = make_meter(config)
 
     def start(self) -> None:
         """Start every thread, and wait for the first answers to SUB, for ``dial_timeout`` at most.
@@ -149,11 +154,15 @@ class Engine:
                 subscription.describe(),
                 reason,
             )
+        if began and self._meter is not None:
+            self._meter.connection_closed(subscription.target.name, self._why(reason))
         flipped = isinstance(reason, ServerError) and self._assumed.flip(reason.code)
         error = permanent_error(reason, self.topic, self.channel)
         with self._changed:
             self.troubles[place_of(subscription.target)] = reason
             self.subscriptions.discard(subscription)
+            if subscription.reader:
+                self._received_before += subscription.reader.received
             if not began and not flipped:
                 self._answered += 1
                 self._first_error = self._first_error or error
@@ -164,6 +173,12 @@ class Engine:
         self.keeper.lost(subscription, moved=is_moved(reason) or is_mismatch(reason))
         if isinstance(error, NotAuthorized):
             self._on_stop(error)
+
+    def _why(self, reason: NsqError) -> str:
+        """One of the reasons of :data:`nsqsmart.metrics.CLOSED`."""
+        if self.draining:
+            return "closed"
+        return "lost" if isinstance(reason, ConnectionLost) else "error"
 
     def deliver(self, messages: list[Message]) -> None:
         """To the workers."""
@@ -187,7 +202,7 @@ class Engine:
 
     def on_out_of_order(self, message: Message, before: tuple[int, int]) -> bool:
         """Offset grew and internal id fell; whether to go on."""
-        self.order_violations += 1
+        self.violations[message.partition] += 1
         return report_violation(message, before, self.config.on_order_violation)
 
     # What the crew tells.
@@ -213,6 +228,18 @@ class Engine:
     def is_starved(self) -> bool:
         """Whether a connection has nearly used up its share of ``max_in_flight``."""
         return self.regulator.is_starved()
+
+    @property
+    def order_violations(self) -> int:
+        """Messages out of order, of all partitions."""
+        return sum(self.violations.values())
+
+    @property
+    def received(self) -> int:
+        """Messages that have come, over all connections there were."""
+        with self._changed:
+            readers = [each.reader for each in self.subscriptions]
+            return self._received_before + sum(each.received for each in readers if each)
 
     def snapshot(self) -> list[Subscription]:
         """The subscriptions there are now."""

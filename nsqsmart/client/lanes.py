@@ -182,6 +182,11 @@ class Lane:
         until = min(monotonic() + max(0.0, delay), message.latest - _MARGIN)
         self._wait(message, until)
 
+    def is_blocked(self) -> bool:
+        """Whether a message is held that has failed many times."""
+        held = self._held
+        return held is not None and held.attempts >= _LOUD_AT[0]
+
     def release_held(self) -> None:
         """At close: give back at once what is held."""
         message, self._held = self._held, None

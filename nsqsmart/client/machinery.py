@@ -6,8 +6,11 @@ import threading
 
 from nsqsmart.client.async_publisher import AsyncPublisher
 from nsqsmart.client.directory import Directory
+from nsqsmart.client.figures import producer_figures
+from nsqsmart.client.measuring import make_meter
 from nsqsmart.client.publisher import Publisher
 from nsqsmart.config import Endpoint, ProducerConfig
+from nsqsmart.metrics import Figure
 from nsqsmart.names import Address
 from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.handshake import Greeting
@@ -25,10 +28,18 @@ class Machinery:
         self._lock = threading.Lock()  # guards that the one below is made once
         self._async: AsyncPublisher | None = None
         idle = config.pool_idle_timeout or 1.5 * (config.heartbeat_interval or 30.0)
+        self._meter = meter = make_meter(config)
         pool = ConnectionPool(self.open, config.pool_size, idle)
+        pool.meter = meter
         directory = Directory(endpoint, config, WRITE, self._wires)
         directory.on_gone = self._retire
-        self.publisher = Publisher(config, directory, pool, greeting.offer.client_id)
+        self.publisher = Publisher(config, directory, pool, greeting.offer.client_id, meter)
+        if meter is not None:
+            meter.watch(self)
+
+    def figures(self) -> list[Figure]:
+        """What there is of connections and leaders."""
+        return producer_figures(self.publisher)
 
     def asynchronous(self) -> AsyncPublisher:
         """Made on first use: it has threads."""
@@ -58,6 +69,8 @@ class Machinery:
         self._wires.cut()
         if self._async:
             self._async.close()
+        if self._meter is not None:
+            self._meter.unwatch(self)
 
     def refuse(self) -> None:
         """Lend no connection any more; takes no lock, and waits for nobody."""

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import random
 import struct
+from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
 from nsqsmart.client.failures import code_of, publish_error
+from nsqsmart.client.measuring import measured, note_retry
 from nsqsmart.client.publication import Publication, build
 from nsqsmart.client.publisher import Publisher
 from nsqsmart.client.receipt import Receipt
 from nsqsmart.client.traced import with_trace_lines
 from nsqsmart.client.way import Way
-from nsqsmart.errors import Attempt, ClientClosed, PoolTimeout, PublishError, TransportError
+from nsqsmart.errors import (
+    Attempt,
+    ClientClosed,
+    PoolTimeout,
+    PublishError,
+    TransportError,
+)
 from nsqsmart.policy.retry import Retry, Verdict, judge
 from nsqsmart.policy.topology import Refused, Target, Topology
 from nsqsmart.wire import commands
@@ -27,6 +35,14 @@ _pack = struct.Struct(">I").pack
 
 def publish(shared: Publisher, publication: Publication, deadline: float) -> Receipt:
     """Return once an nsqd has it, or raise a PublishError (ClientClosed: not even tried)."""
+    if shared.meter is None:
+        return carry_out(shared, publication, deadline)
+    run = partial(carry_out, shared, publication, deadline)
+    return measured(shared.meter, publication, monotonic(), run)
+
+
+def carry_out(shared: Publisher, publication: Publication, deadline: float) -> Receipt:
+    """The same, which nobody is told of."""
     call = Call(shared, publication, deadline)
     return with_trace_lines(shared.client_id, publication, call.run)
 
@@ -41,7 +57,8 @@ def publish_plain(
     """
     routes = shared.routes(topic, now)
     if routes is None:
-        return Call(shared, Publication(topic, (body,)), deadline).run()
+        publication = Publication(topic, (body,))
+        return measured(shared.meter, publication, now, Call(shared, publication, deadline).run)
     route = shared.choose(routes, now)
     command = b"".join((route.line, _pack(len(body)), body))
     try:
@@ -49,6 +66,8 @@ def publish_plain(
     except (TransportError, ClientClosed) as error:
         publication = Publication(topic, (body,))
         return _go_on(shared, publication, route.target, error, (now, deadline))
+    if shared.meter is not None:
+        shared.meter.published(topic, "ok", 1, len(body), monotonic() - now)
     return route.receipt
 
 
@@ -58,7 +77,8 @@ def publish_plain_batch(
     """The same for a batch."""
     routes = shared.routes(topic, now)
     if routes is None:
-        return Call(shared, Publication(topic, bodies, batch=True), deadline).run()
+        publication = Publication(topic, bodies, batch=True)
+        return measured(shared.meter, publication, now, Call(shared, publication, deadline).run)
     route = shared.choose(routes, now)
     target = route.target
     command = commands.batch(route.batch_line, bodies)
@@ -67,6 +87,9 @@ def publish_plain_batch(
     except (TransportError, ClientClosed) as error:
         publication = Publication(topic, bodies, batch=True)
         return _go_on(shared, publication, target, error, (now, deadline))
+    if shared.meter is not None:
+        size = sum(map(len, bodies))
+        shared.meter.published(topic, "ok", len(bodies), size, monotonic() - now)
     return Receipt(topic, target.partition, target.name, count=len(bodies))
 
 
@@ -80,7 +103,9 @@ def _go_on(
     """The first attempt, which began and has to end at *times*, ended with *error*."""
     began, deadline = times
     topology = shared.directory.known(publication.topic)
-    return Call(shared, publication, deadline).resume(topology, target, error, began)
+    call = Call(shared, publication, deadline)
+    resume = partial(call.resume, topology, target, error, began)
+    return measured(shared.meter, publication, began, resume)
 
 
 class Call:
@@ -123,6 +148,7 @@ class Call:
         self._shared.begin(self)
         try:
             self._recover(error, started)
+            note_retry(self._shared.meter, self._publication.topic, error)
             return self.run()
         finally:
             self._shared.end(self)
@@ -137,6 +163,7 @@ class Call:
                     return self._attempt()
                 except (TransportError, ClientClosed) as error:
                     self._recover(error, started)
+                    note_retry(self._shared.meter, self._publication.topic, error)
                 except PublishError as error:
                     self._add_history(error)
                     raise

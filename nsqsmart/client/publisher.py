@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from weakref import ref
 
 from nsqsmart.client.directory import Directory
+from nsqsmart.client.measuring import Meter
 from nsqsmart.client.routes import Route, make_routes
 from nsqsmart.client.turns import Turns
 from nsqsmart.config import ProducerConfig
@@ -33,12 +34,19 @@ class Publisher:
     """Pool, picture, turns, and what was learned of nodes and topics."""
 
     def __init__(
-        self, config: ProducerConfig, directory: Directory, pool: ConnectionPool, client_id: str
+        self,
+        config: ProducerConfig,
+        directory: Directory,
+        pool: ConnectionPool,
+        client_id: str,
+        meter: Meter | None = None,
     ) -> None:
         self.client_id = client_id
         self.config = config
         self.directory = directory
         self.pool = pool
+        self.meter = meter
+        """Told of every call that ends; None where nobody wants to know."""
         self.turns = Turns()
         self.ended = False
         """Whether nobody may wait any longer."""

@@ -67,12 +67,12 @@ class Regulator:
     def __init__(self, consumption: Consumption) -> None:
         self._config = config = consumption.config
         self._consumption = consumption
-        self.paused = False
-        self._stopped = False
+        self.paused = self._stopped = False
         # Exactly a Crew: batches gather, and are best sent as many at once as there may be.
         self._adaptive = config.rdy_mode == "adaptive" and type(consumption.crew) is Crew
         self.resting = self._adaptive
-        self._lock = threading.Lock()  # guards the seven below
+        self._lock = threading.Lock()  # guards the eight below
+        self.due: float | None = None  # when the pause after failures ends, or has ended
         self._limits = FlowLimits(
             config.max_in_flight, config.backoff_multiplier, config.max_backoff_duration
         )
@@ -120,7 +120,7 @@ class Regulator:
             changed = self._flow.on_result(
                 message.subscription, ok=ok, delivered_at=message.received_at, now=now
             )
-            due = self._flow.due()
+            self.due = due = self._flow.due()
             # Under the lock: an older answer written last would end the interest in results.
             where.watching = self._flow.state is not FlowState.FLOWING
         if changed:

@@ -13,6 +13,7 @@ from typing import Any
 from nsqsmart.config.table import check_fields, choice, flag, integer, number, seconds, text, thing
 from nsqsmart.config.values import Kind
 from nsqsmart.errors import ConfigError
+from nsqsmart.metrics import Metrics
 from nsqsmart.names import MAX_PARTITION, Address
 
 _MIB = 1 << 20
@@ -171,6 +172,11 @@ class ClientConfig:
         "Called with an address learned from a lookup; False refuses it.",
         noun="a callable",
         accepts=callable,
+    )
+    metrics: Metrics | None = thing(
+        "Whom to tell of what happens. None: whom nsqsmart.metrics.use() was given, if anybody.",
+        noun="a nsqsmart.metrics.Metrics",
+        accepts=lambda value: isinstance(value, Metrics),
     )
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from nsqsmart.errors import DiscoveryError
+from nsqsmart.metrics import Metrics
 from nsqsmart.names import Address
 from nsqsmart.policy.lookup_answers import (
     LookupAnswer,
@@ -90,11 +91,16 @@ class LookupClient:
     """
 
     def __init__(
-        self, seeds: Sequence[Address], options: LookupOptions, wires: Wires | None = None
+        self,
+        seeds: Sequence[Address],
+        options: LookupOptions,
+        wires: Wires | None = None,
+        meter: Metrics | None = None,
     ) -> None:
         self._seeds = tuple(dict.fromkeys(seeds))
         self._options = options
         self._wires = wires
+        self._meter = meter
         self._peers = {seed: _Peer(seed, learned=False) for seed in self._seeds}
         self._leader: Address | None = None
         self._peers_due = 0.0
@@ -243,13 +249,17 @@ class LookupClient:
             failed.append((peer.address, peer.reason))
             return None
         deadline = min(limit, now + self._options.request_timeout)
+        answer: T | None = None
         try:
             answer = parse(*session.get(f"http://{peer.address}{path}", deadline))
         except DiscoveryError as error:
             peer.failed(str(error), self._options.failure_threshold)
             failed.append((peer.address, peer.reason))
-            return None
-        peer.succeeded()
+        else:
+            peer.succeeded()
+        if self._meter is not None:
+            ok = peer.failures == 0
+            self._meter.looked_up(str(peer.address), monotonic() - now, ok=ok)
         return answer
 
 

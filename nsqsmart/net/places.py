@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from weakref import ref
 
+from nsqsmart.metrics import Metrics
 from nsqsmart.net.connection import Connection
 from nsqsmart.net.tokens import Token
 
@@ -79,6 +80,13 @@ class Place:
             pool_available=len(self.idle),
             requests_num=self.stats.requests_num + loans,
         )
+
+    def note_wait(self, seconds: float, meter: Metrics | None) -> None:
+        """Somebody has waited so long."""
+        self.stats.requests_queued += 1
+        self.stats.requests_wait_ms += round(seconds * 1000)
+        if meter is not None:
+            meter.pool_waited(seconds)
 
     def first(self) -> Token | None:
         """Whose turn it is; called with the lock."""

@@ -15,6 +15,7 @@ from time import monotonic
 from weakref import ref
 
 from nsqsmart.errors import ClientClosed, PoolTimeout
+from nsqsmart.metrics import Metrics
 from nsqsmart.names import Address
 from nsqsmart.net.connection import Connection
 from nsqsmart.net.places import Dial, Place, PoolStats
@@ -37,6 +38,7 @@ class ConnectionPool:
         self._open = opener
         self._size = size
         self._idle_timeout = idle_timeout
+        self.meter: Metrics | None = None
         self._lock = threading.Lock()  # guards who is counted, and who waits
         self._places: dict[Address, Place] = {}
         self._watchers: tuple[Token, ...] = ()
@@ -77,7 +79,7 @@ class ConnectionPool:
         place = self._places[connection.address]
         if connection.spoiled or connection.generation != place.generation:
             place.stats.returns_bad += connection.spoiled
-            self._discard(connection)
+            self._discard(connection, "error" if connection.spoiled else "retired")
         else:
             connection.idle_since = now
             place.idle.append(connection)
@@ -101,7 +103,7 @@ class ConnectionPool:
             return
         place.generation += 1
         for connection in place.take_all_idle():
-            self._discard(connection)
+            self._discard(connection, "retired")
 
     def stats(self) -> dict[str, PoolStats]:
         """Figures by nsqd, "host:port"."""
@@ -180,8 +182,7 @@ class ConnectionPool:
                     self._lose(place, found)
         finally:
             if waited:
-                place.stats.requests_queued += 1
-                place.stats.requests_wait_ms += round((monotonic() - began) * 1000)
+                place.note_wait(monotonic() - began, self.meter)
             # Twice if an interrupt comes in between: whoever keeps its traceback keeps the token,
             # and nobody would get past that.
             try:
@@ -238,21 +239,24 @@ class ConnectionPool:
             if connection is None:
                 self._wake_first(place)
         if self._closed:
-            self._discard(connection)
+            self._discard(connection, "closed")
             raise ClientClosed(_CLOSED)
         return connection
 
     def _lose(self, place: Place, connection: Connection) -> None:
         """An idle one was found dead."""
         place.stats.connections_lost += 1
-        self._discard(connection)
+        self._discard(connection, "expired" if monotonic() >= connection.expires_at else "lost")
 
-    def _discard(self, connection: Connection) -> None:
+    def _discard(self, connection: Connection, reason: str) -> None:
+        """Close it, for one of the reasons of :data:`nsqsmart.metrics.CLOSED`."""
         place = self._places[connection.address]
         with self._lock:
             if place.alive.pop(id(connection), None):
                 place.stats.requests_num += connection.loans
         connection.close()
+        if self.meter is not None:
+            self.meter.connection_closed(str(connection.address), reason)
         if place.line:
             self._wake_first(place)
 
@@ -265,11 +269,11 @@ class ConnectionPool:
     def _discard_idle(self) -> None:
         for place in list(self._places.values()):
             for connection in place.take_all_idle():
-                self._discard(connection)
+                self._discard(connection, "closed")
 
     def _sweep(self, now: float) -> None:
         """Close what has been idle too long."""
         self._next_sweep = now + min(_SWEEP_EVERY, self._idle_timeout / 10)
         for place in list(self._places.values()):
             for connection in place.take_cold(now - self._idle_timeout):
-                self._discard(connection)
+                self._discard(connection, "idle")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
@@ -29,6 +30,7 @@ class Line:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.idle_since = self.lent_at = 0.0
+        self.expires_at = math.inf
         self.generation = self.loans = 0
         self.spoiled = False
         self.usable = True

@@ -1,0 +1,66 @@
+"""What a consumer counts by itself, in the words of :mod:`nsqsmart.metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import monotonic
+
+from nsqsmart.client.closing import report
+from nsqsmart.client.engine import Engine
+from nsqsmart.client.figures import missing_leaders
+from nsqsmart.client.measuring import Meter
+from nsqsmart.metrics import Figure
+
+
+def watch(meter: Meter | None, engine: Engine) -> ConsumerFigures | None:
+    """Have *meter* read the figures of *engine* from now on."""
+    if meter is None:
+        return None
+    figures = ConsumerFigures(engine, meter)
+    meter.watch(figures)
+    return figures
+
+
+class ConsumerFigures:
+    """Deliveries, flow and order of one *engine*."""
+
+    def __init__(self, engine: Engine, meter: Meter) -> None:
+        self._meter = meter
+        self._engine = engine
+        self._names = (engine.topic, engine.channel)
+
+    def figures(self) -> list[Figure]:
+        """The figures now."""
+        return [*missing_leaders(self._engine.directory), *self._flow(), *self._counts()]
+
+    def end(self) -> None:
+        """It is over."""
+        self._meter.unwatch(self)
+
+    def _flow(self) -> Iterator[Figure]:
+        engine, names = self._engine, self._names
+        subscriptions = engine.snapshot()
+        lanes = [each.lane for each in subscriptions if each.lane]
+        yield Figure("in_flight", names, sum(each.in_flight for each in subscriptions))
+        yield Figure("backoff_seconds", names, max(0.0, (engine.regulator.due or 0) - monotonic()))
+        yield Figure("starved", names, engine.is_starved())
+        yield Figure("blocked_partitions", names, sum(lane.is_blocked() for lane in lanes))
+
+    def _counts(self) -> Iterator[Figure]:
+        engine, names = self._engine, self._names
+        counts = report(engine)
+        outcomes = {
+            "finished": counts.finished - counts.given_up,
+            "requeued": counts.requeued,
+            "gave_up": counts.given_up,
+            "expired": sum(tally.expired for tally in engine.crew.tallies),
+            "settle_failed": engine.late_answers,
+        }
+        yield Figure("messages_received_total", names, engine.received)
+        for outcome, count in outcomes.items():
+            yield Figure("messages_settled_total", (*names, outcome), count)
+        # What must stay 0 has to be there at 0: its first rise is not seen of what was not.
+        violations = {each.target.partition: 0 for each in engine.snapshot() if each.ordered}
+        violations |= engine.violations.copy()
+        for partition, count in violations.items():
+            yield Figure("order_violations_total", (*names, str(partition)), count)
