@@ -65,6 +65,8 @@ def stats(machinery: Machinery) -> dict[str, Any]:
                 "state": str(picture.state),
                 "age": now - picture.taken_at if picture.taken_at else 0.0,
                 "partitions": picture.partition_num,
+                "redesigned": picture.redesigned,
+                "extended": picture.meta.extended,
                 "generation": picture.generation,
                 "nsqds": sorted({target.name for target in picture.targets}),
             }

@@ -1,0 +1,215 @@
+"""Spans of publish calls, and the context that goes along with the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
+
+from opentelemetry import context, propagate, trace
+from opentelemetry.trace import Span, SpanKind, StatusCode
+
+from nsqsmart import Pending, Producer, Receipt
+from nsqsmart.contrib.opentelemetry import conventions as words
+from nsqsmart.contrib.opentelemetry.telemetry import Telemetry
+from nsqsmart.errors import NotSupported, PublishError
+
+T = TypeVar("T")
+Arguments = dict[str, Any]
+
+HEADER: Final = "header"
+TRACE_ID: Final = "trace_id"
+NOTHING: Final = "off"
+
+# "auto", from the best to what every server takes.
+_LADDER = (HEADER, TRACE_ID, NOTHING)
+_LOW_64 = (1 << 64) - 1
+
+
+class Publishing:
+    """Takes the place of a Producer's methods; *originals* are those, by name."""
+
+    def __init__(self, telemetry: Telemetry, originals: dict[str, Callable[..., Any]]) -> None:
+        self._telemetry = telemetry
+        self._originals = originals
+        self._learned: WeakKeyDictionary[Producer, dict[str, str]] = WeakKeyDictionary()
+
+    def publish(self, producer: Producer, topic: str, body: bytes, **arguments: Any) -> Receipt:
+        """One message."""
+        sending = _Sending(self._telemetry, topic, {words.BODY_SIZE: _size(body)}, 1)
+        send = self._originals["publish"]
+        with sending:
+            receipt: Receipt = self._carry(
+                producer, topic, arguments, lambda given: send(producer, topic, body, **given)
+            )
+            sending.stored(receipt)
+        return receipt
+
+    def publish_many(
+        self, producer: Producer, topic: str, bodies: Iterable[bytes], **arguments: Any
+    ) -> Receipt:
+        """A batch: one span, whose context goes with every message."""
+        if not isinstance(bodies, (list, tuple, str, bytes)):
+            bodies = list(bodies)
+        count = len(bodies)
+        sending = _Sending(self._telemetry, topic, {words.BATCH_COUNT: count}, count)
+        send = self._originals["publish_many"]
+        with sending:
+            receipt: Receipt = self._carry(
+                producer,
+                topic,
+                arguments,
+                lambda given: send(producer, topic, bodies, **given),
+                batch=True,
+            )
+            sending.stored(receipt)
+        return receipt
+
+    def publish_async(
+        self, producer: Producer, topic: str, body: bytes, **arguments: Any
+    ) -> Pending:
+        """One message, whose span ends when it is settled."""
+        sending = _Sending(self._telemetry, topic, {words.BODY_SIZE: _size(body)}, 1)
+        sending.begin()
+        try:
+            given = self._adorned(self._known(producer, topic), arguments)
+            pending: Pending = self._originals["publish_async"](producer, topic, body, **given)
+        except BaseException as error:
+            sending.detach()
+            sending.failed(error)
+            raise
+        sending.detach()
+        pending.add_done_callback(lambda done: _settle(sending, done))
+        return pending
+
+    def _carry(
+        self,
+        producer: Producer,
+        topic: str,
+        arguments: Arguments,
+        send: Callable[[Arguments], T],
+        *,
+        batch: bool = False,
+    ) -> T:
+        """Send with the context, in the best way that the topic takes."""
+        mode = self._telemetry.propagate
+        ways = self._ways(producer, topic) if mode == "auto" else (mode,)
+        tried: Arguments | None = None
+        for way in ways:
+            given = self._adorned(way, arguments, batch=batch)
+            if given == tried:
+                continue
+            try:
+                result = send(given)
+            except NotSupported:
+                # Before anything was sent. Without our doing it is the caller's to know.
+                if mode != "auto" or given == arguments:
+                    raise
+                tried = given
+                continue
+            if tried is not None:
+                self._learned.setdefault(producer, {})[topic] = way
+            return result
+        raise AssertionError("the last way leaves the arguments as they are")  # pragma: no cover
+
+    def _ways(self, producer: Producer, topic: str) -> tuple[str, ...]:
+        learned = self._learned.get(producer, {}).get(topic, HEADER)
+        return _LADDER[_LADDER.index(learned) :]
+
+    def _known(self, producer: Producer, topic: str) -> str:
+        """The way for what cannot be tried twice; nothing until the topic was looked up."""
+        if self._telemetry.propagate != "auto":
+            return self._telemetry.propagate
+        learned = self._learned.setdefault(producer, {})
+        if topic not in learned:
+            seen = producer.stats().get("topics", {}).get(topic)
+            if seen is None or seen["state"] != "found":
+                return NOTHING
+            plain = TRACE_ID if seen["redesigned"] else NOTHING
+            learned[topic] = HEADER if seen["extended"] else plain
+        return learned[topic]
+
+    def _adorned(self, way: str, arguments: Arguments, *, batch: bool = False) -> Arguments:
+        """*arguments*, with the current context as *way* has it."""
+        given = dict(arguments)
+        if way == HEADER:
+            carrier: dict[str, str] = {}
+            propagate.inject(carrier)
+            if carrier:
+                given["headers"] = carrier | dict(given.get("headers") or {})
+        asked = way == TRACE_ID or (way == HEADER and given.get("trace"))
+        here = trace.get_current_span().get_span_context()
+        free = given.get("trace_id") is None and given.get("trace") is not False
+        if asked and free and not batch and here.is_valid and here.trace_flags.sampled:
+            # 0 means untraced there.
+            given["trace_id"] = (here.trace_id & _LOW_64) or 1
+        return given
+
+
+class _Sending:
+    """One span and its measurements."""
+
+    def __init__(
+        self, telemetry: Telemetry, topic: str, more: words.Attributes, count: int
+    ) -> None:
+        self._telemetry = telemetry
+        self._topic = topic
+        self._more = more | words.topic_attributes(topic)
+        self._count = count
+        self._labels = words.operation("publish", "send", topic)
+
+    def begin(self) -> None:
+        """The span is the current one from now on."""
+        self._began = monotonic()
+        self._span: Span = self._telemetry.tracer.start_span(
+            f"publish {self._topic}", kind=SpanKind.PRODUCER, attributes=self._labels | self._more
+        )
+        self._token = context.attach(trace.set_span_in_context(self._span))
+
+    def detach(self) -> None:
+        """It is no more."""
+        context.detach(self._token)
+
+    def stored(self, receipt: Receipt) -> None:
+        """The servers have it."""
+        self._span.set_attributes(words.of_receipt(receipt))
+        self._labels |= words.server(receipt.nsqd)
+        self._end()
+
+    def failed(self, error: BaseException) -> None:
+        """It came to nothing."""
+        kind = words.error_type(error)
+        self._labels[words.ERROR_TYPE] = kind
+        self._span.set_attribute(words.ERROR_TYPE, kind)
+        self._span.record_exception(error)
+        self._span.set_status(StatusCode.ERROR, kind)
+        self._end()
+
+    def _end(self) -> None:
+        self._span.end()
+        telemetry = self._telemetry
+        telemetry.operation_duration.record(monotonic() - self._began, self._labels)
+        telemetry.sent.add(self._count, self._labels)
+
+    def __enter__(self) -> None:
+        self.begin()
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self.detach()
+        if error is not None:
+            self.failed(error)
+
+
+def _settle(sending: _Sending, pending: Pending) -> None:
+    try:
+        receipt = pending.result(0)
+    except PublishError as error:
+        sending.failed(error)
+    else:
+        sending.stored(receipt)
+
+
+def _size(body: object) -> int:
+    # Anything else is refused by the method itself.
+    return len(body) if isinstance(body, bytes) else 0
