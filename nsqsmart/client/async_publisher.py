@@ -13,6 +13,7 @@ from collections import deque
 from time import monotonic
 from typing import TypeGuard
 
+from nsqsmart.client.facts import facts
 from nsqsmart.client.failures import publish_error
 from nsqsmart.client.hands import Hands
 from nsqsmart.client.lane_queue import LaneQueues
@@ -192,7 +193,7 @@ class AsyncPublisher:
             try:
                 self._find_ways(batch)
             except Exception as error:  # a defect; but nobody shall wait in vain
-                log.exception("publish_async: topic %s", topic)
+                log.exception("publish_async: topic %s", topic, extra=facts(topic))
                 for pending in batch:
                     self._settle(pending, PublishFailed(str(error), outcome=Outcome.UNCERTAIN))
 

@@ -11,6 +11,7 @@ from time import monotonic
 from weakref import ref
 
 from nsqsmart.client.asking import Asking
+from nsqsmart.client.facts import facts
 from nsqsmart.client.measuring import Meter, make_meter
 from nsqsmart.config import ClientConfig, Endpoint
 from nsqsmart.errors import DiscoveryError
@@ -245,7 +246,7 @@ class Directory:
             failure = str(error)
             if not self._closed:
                 # Its words: handlers keep what they are given; an error knows the caller's stack.
-                log.warning("lookup of topic %s failed: %s", topic, failure)
+                log.warning("lookup of topic %s failed: %s", topic, failure, extra=facts(topic))
         with self._lock:
             if topology:
                 entry.topology = topology

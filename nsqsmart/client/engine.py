@@ -9,6 +9,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from nsqsmart.client.directory import Directory
+from nsqsmart.client.facts import facts, facts_at
 from nsqsmart.client.giving_up import GivingUp
 from nsqsmart.client.holding import Holdings
 from nsqsmart.client.keeper import Keeper, Place, place_of
@@ -134,7 +135,7 @@ class Engine:
 
     def on_subscribed(self, subscription: Subscription) -> None:
         """The server said OK to SUB."""
-        log.info("subscribed to %s", subscription.describe())
+        log.info("subscribed to %s", subscription.describe(), extra=facts_at(subscription))
         self.keeper.established(subscription)
         self._rounds.check_touches(subscription)
         with self._changed:
@@ -153,6 +154,7 @@ class Engine:
                 "%s ended: %s",
                 subscription.describe(),
                 reason,
+                extra=facts_at(subscription),
             )
         if began and self._meter is not None:
             self._meter.connection_closed(subscription.target.name, self._why(reason))
@@ -189,7 +191,7 @@ class Engine:
     def on_refusal(self, error: ServerError) -> None:
         """An answer came too late for the server; it will deliver the message again."""
         self.late_answers += 1
-        log.info("%s: %s", self.topic, error.code)
+        log.info("%s: %s", self.topic, error.code, extra=facts(self.topic, channel=self.channel))
 
     def on_dirty(self, outbox: Outbox) -> None:
         """Acknowledgements wait: a worker out of work, or the ticker, will send them."""

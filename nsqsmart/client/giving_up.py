@@ -10,6 +10,7 @@ from dataclasses import fields
 from time import monotonic
 from typing import Protocol
 
+from nsqsmart.client.facts import facts_of
 from nsqsmart.client.message import Message
 from nsqsmart.client.receipt import Receipt
 from nsqsmart.client.results import check_plain, did_not_run
@@ -78,7 +79,9 @@ class GivingUp:
         try:
             where = self._pass_on(message)
         except Exception as error:
-            log.exception("%r could not be given up: it is requeued", message)
+            log.exception(
+                "%r could not be given up: it is requeued", message, extra=facts_of(message)
+            )
             if message.life is not None:
                 message.life.error = type(error).__name__
             if not message.answered:
@@ -86,7 +89,7 @@ class GivingUp:
             return False
         if message.life is not None:
             message.life.note("gave_up")
-        log.warning("%r is given up: %s", message, where)
+        log.warning("%r is given up: %s", message, where, extra=facts_of(message))
         with self._lock:
             self.given_up += 1
         return message.finished if message.answered else message.finish()

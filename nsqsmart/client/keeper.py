@@ -10,6 +10,7 @@ from time import monotonic
 from typing import NamedTuple, Protocol
 
 from nsqsmart.client.directory import Directory
+from nsqsmart.client.facts import facts
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
 from nsqsmart.net.threads import Thread, spawn
@@ -119,7 +120,9 @@ class Keeper:
                 self._reconcile()
             except Exception:
                 # Without this thread nothing is ever dialled again: whatever it is, go on.
-                log.exception("keeping the subscriptions of %s failed", self._topic)
+                log.exception(
+                    "keeping the subscriptions of %s failed", self._topic, extra=facts(self._topic)
+                )
                 with self._changed:
                     self._changed.wait(_AFTER_A_BUG)
 

@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Protocol
 
 from nsqsmart.client.delivery import Source
+from nsqsmart.client.facts import facts_of
 from nsqsmart.client.message import Message
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.policy.ordering import Order, OrderCheck
@@ -77,7 +78,12 @@ class Lane:
         before = self._order.position
         order = self._order.judge(message.offset or 0, message.internal_id)
         if order is Order.REWIND:
-            log.info("partition %s goes back to offset %s", message.partition, message.offset)
+            log.info(
+                "partition %s goes back to offset %s",
+                message.partition,
+                message.offset,
+                extra=facts_of(message),
+            )
         elif order is Order.VIOLATION and not self._owner.on_out_of_order(message, before):
             self._subscription.hang_up()
             return
@@ -170,6 +176,7 @@ class Lane:
                 message.partition,
                 message.topic,
                 message.attempts,
+                extra=facts_of(message),
             )
         if delay is None:
             config = self._subscription.config
@@ -218,6 +225,7 @@ def report_violation(message: Message, before: tuple[int, int], choice: object) 
         message.offset,
         message.internal_id,
         *before,
+        extra=facts_of(message),
     )
     if callable(choice):
         return choice(message) is not False

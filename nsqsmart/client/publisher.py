@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from weakref import ref
 
 from nsqsmart.client.directory import Directory
+from nsqsmart.client.facts import facts
 from nsqsmart.client.measuring import Meter
 from nsqsmart.client.routes import Route, make_routes
 from nsqsmart.client.turns import Turns
@@ -170,7 +171,11 @@ class Publisher:
             return 0
         self._counts[topic] = count
         log.warning(
-            "topic %s has %d partitions now, not %d: keys move to others", topic, count, before
+            "topic %s has %d partitions now, not %d: keys move to others",
+            topic,
+            count,
+            before,
+            extra=facts(topic),
         )
         return before
 

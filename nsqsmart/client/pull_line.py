@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from time import monotonic
 
 from nsqsmart.client.delivery import Holder
+from nsqsmart.client.facts import facts_at
 from nsqsmart.client.message import Message
 from nsqsmart.client.pull_hand import Hand, PullReport
 from nsqsmart.client.standing import pass_gate
@@ -247,7 +248,7 @@ class PullLine:
     def on_refusal(self, error: ServerError) -> None:
         """From the intake."""
         if self._hand.refuse(refused_id(error)):
-            log.info("%s: %s", self.describe(), error)
+            log.info("%s: %s", self.describe(), error, extra=facts_at(self))
 
     def on_close_wait(self) -> None:
         """From the intake."""

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Protocol, cast
 
 from nsqsmart.client.crew import Crew
+from nsqsmart.client.facts import facts
 from nsqsmart.client.holding import Holdings
 from nsqsmart.client.levelling import lower, raise_within
 from nsqsmart.client.message import Message
@@ -126,7 +127,8 @@ class Regulator:
         if changed:
             self._apply()
             if due is not None:
-                log.warning("%s/%s backs off for %.1f s", where.topic, where.channel, due - now)
+                about = facts(where.topic, channel=where.channel)
+                log.warning("%s/%s backs off for %.1f s", *about.values(), due - now, extra=about)
                 where.ticker.at(due, self._end_backoff)
 
     def pause(self, paused: bool) -> None:  # noqa: FBT001 - it is the only thing said

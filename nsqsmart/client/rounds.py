@@ -7,6 +7,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Protocol
 
+from nsqsmart.client.facts import facts_at
 from nsqsmart.client.holding import Holdings
 from nsqsmart.client.staff import Staff
 from nsqsmart.client.subscription import Subscription
@@ -60,6 +61,7 @@ class Rounds:
                 every,
                 subscription.describe(),
                 subscription.msg_timeout,
+                extra=facts_at(subscription),
             )
 
     def _watch(self) -> None:

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Protocol
 
 from nsqsmart.client.addressing import http_address
+from nsqsmart.client.facts import facts_at, facts_of
 from nsqsmart.client.lanes import Lane
 from nsqsmart.client.message import Message
 from nsqsmart.config import ClientConfig, ConsumerConfig
@@ -155,7 +156,10 @@ class Standings:
             if memory.failed_checks < _CHECKS:
                 raise
             log.error(  # noqa: TRY400 - nothing is wrong here
-                "cannot tell whether %s still has its place: %s", stood.describe(), error
+                "cannot tell whether %s still has its place: %s",
+                stood.describe(),
+                error,
+                extra=facts_at(stood),
             )
             standing = None
         if standing is None:
@@ -179,6 +183,7 @@ class Standings:
             stood.describe(),
             standing.confirmed,
             lowest,
+            extra=facts_at(stood),
         )
         memory.gate = set_offset(stood, f"virtual_queue:{lowest}", standing, self._config)
         memory.rewound = True
@@ -192,7 +197,11 @@ def pass_gate(gate: Gate, messages: list[Message]) -> list[Message]:
         if gate.admits(offset, message.timestamp, message.attempts):
             kept.append(message)
             continue
-        log.info("%r was read before the channel was set elsewhere: it is dropped", message)
+        log.info(
+            "%r was read before the channel was set elsewhere: it is dropped",
+            message,
+            extra=facts_of(message),
+        )
         message.rarities.taken = True
         if gate.is_early(offset):
             message.subscription.send_requeue(message, 0.0)
@@ -250,7 +259,7 @@ def set_offset(stood: Placed, text: str, standing: Standing, config: ClientConfi
         if verdict is Verdict.FAILED:
             raise ConnectError(what, permanent=True)
         raise ConnectionLost(what, sent=True)
-    log.info("%s is set to %s", stood.describe(), text)
+    log.info("%s is set to %s", stood.describe(), text, extra=facts_at(stood))
     return gate_of(text, standing.start, standing.end, ordered=stood.ordered)
 
 
@@ -264,4 +273,5 @@ def _tell(stood: Stood, known: Remembered, standing: Standing) -> None:
         known.unfinished,
         "unknown" if known.lowest is None else known.lowest,
         f", unless one of {others} other consumers has finished them" if others > 0 else "",
+        extra=facts_at(stood),
     )

@@ -77,7 +77,13 @@ def test_without_touch_every_nothing_is_touched(source):
 def test_a_server_with_less_patience_is_named_once(caplog):
     rounds = Rounds(Ground(touch_every=30))
     for patience in (60.0, 10.0, 20.0):
-        where = SimpleNamespace(msg_timeout=patience, describe=lambda: "t/c at a:4150")
+        where = SimpleNamespace(
+            topic="t",
+            channel="c",
+            target=SimpleNamespace(partition=None, name="a:4150"),
+            msg_timeout=patience,
+            describe=lambda: "t/c at a:4150",
+        )
         rounds.check_touches(where)
     assert caplog.text.count("touch_every is 30 s") == 1
     assert "after 10 s" in caplog.text
