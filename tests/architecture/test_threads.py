@@ -13,7 +13,7 @@ import pytest
 from tests.helpers import PACKAGE
 
 ALLOWED = {
-    "threading.Thread": ("net/threads.py", "embedded/"),
+    "threading.Thread": ("net/threads.py", "embedded/", "testing/proxy.py"),
     "threading.Timer": (),
     "threading.RLock": (),
     # The demo plays an application: its publishing threads are the user's part.

@@ -25,6 +25,7 @@ from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import MessageRejected, Outcome, PublishTimeout
 from nsqsmart.net.connection import Connection
 from nsqsmart.net.sockets import Socket
+from nsqsmart.testing.proxy import Proxy
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, RESPONSE, encode_frame
 from tests.helpers import eventually
 from tests.integration.publishing import bodies, check_free, codes, failure, in_time, shared
@@ -453,34 +454,11 @@ def test_heartbeats_come_before_the_answer():
 # ------------------------------------------------------------------------------ slices and resets
 
 
-def sliced(cluster: Cluster) -> Script:
-    """Every byte in a segment of its own, both ways."""
-
-    def forward(source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(4096):
-                for byte in bytewise(data):
-                    sink.sendall(byte)
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def script(talk: Talk) -> None:
-        with socket.create_connection(cluster.nsqds[0].tcp_address) as upstream:
-            upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            back = threading.Thread(target=forward, args=(upstream, talk.sock))
-            back.start()
-            forward(talk.sock, upstream)
-            back.join(5)
-
-    return script
-
-
 @pytest.mark.parametrize("options", [{}, {"snappy": True}, {"deflate": True}])
 def test_every_byte_comes_in_a_segment_of_its_own(either, options):
     traced = str(either.dialect) == "redesigned"
-    with Peer(sliced(either)) as proxy:
-        through = {"address_map": lambda _address: "{}:{}".format(*proxy.address)}
+    with Proxy(either.nsqds[0].name, segment=1) as proxy:
+        through = {"address_map": proxy.address_map}
         with nsqsmart.Producer(either.url, **through, **options) as producer:
             for number in range(3):
                 assert publish(producer, b"%d" % number).attempts == 1
