@@ -6,33 +6,132 @@ Exit codes: 0 good, 1 a failed check or bad configuration, 2 usage, 75 worth ret
 
 from __future__ import annotations
 
-import argparse
+import logging
+import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 from nsqsmart import __version__
-from nsqsmart.cli import demo
-from nsqsmart.errors import ConfigError, NsqError
+from nsqsmart.cli.parsing import Commands, Parser, UsageError
+from nsqsmart.errors import ConnectError, NsqError, PublishError, TransportError
 
-_RETRY_LATER = 75
+RETRY_LATER = 75
 _INTERRUPTED = 130
+_COMMANDS = {
+    "demo": "demo",
+    "server": "server",
+    "pub": "pub",
+    "tail": "tail",
+    "stat": "stat",
+    "lookup": "lookup",
+    "to-file": "to_file",
+    "copy": "copying",
+    "bench": "bench",
+    "trace": "trace",
+    "completion": "completion",
+}
+"""Their modules; each has ``add_parser(commands)``, which sets ``run``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line *arguments* (default: those of the process); returns the exit code."""
-    parser = argparse.ArgumentParser(prog="nsqsmart", description=__doc__.splitlines()[0])
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    name = given[0] if given else ""
+    with _surroundings():
+        try:
+            parser, commands = make_parser(name)
+            if name in _COMMANDS:
+                return _run(commands.choices[name], given[1:])
+            if name and not name.startswith("-"):
+                parser.suggest(name, _COMMANDS, "command")
+            parser.parse_args(given)
+        except KeyboardInterrupt:
+            print("\nnsqsmart: interrupted", file=sys.stderr)
+            return _INTERRUPTED
+    return 0
+
+
+def make_parser(only: str = "") -> tuple[Parser, Commands[Any]]:
+    """The parser of every command, or of one alone, which is faster."""
+    parser = Parser(prog="nsqsmart", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--version", action="version", version=f"nsqsmart {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    demo.add_parser(commands)
-    chosen = parser.parse_args(arguments)
+    for name in [only] if only in _COMMANDS else _COMMANDS:
+        import_module(f"nsqsmart.cli.{_COMMANDS[name]}").add_parser(commands)
+    return parser, commands
+
+
+def _run(parser: Parser, arguments: Sequence[str]) -> int:
+    chosen = parser.understand(arguments)
     try:
         return int(chosen.run(chosen))
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return _INTERRUPTED
-    except (ConfigError, OSError) as error:
-        print(f"nsqsmart: {error}", file=sys.stderr)
-        return 1
-    except NsqError as error:
-        print(f"nsqsmart: {error}", file=sys.stderr)
-        return _RETRY_LATER if getattr(error, "retryable", False) else 1
+    except UsageError as error:
+        parser.error(str(error))
+    except BrokenPipeError:
+        _drop_stdout()
+        return 0
+    except (NsqError, OSError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return exit_code(error)
+
+
+def exit_code(error: BaseException) -> int:
+    """75 where the same command may succeed later, else 1."""
+    if isinstance(error, ConnectError):
+        return 1 if error.permanent else RETRY_LATER
+    if isinstance(error, PublishError):
+        return RETRY_LATER if error.retryable else 1
+    return RETRY_LATER if isinstance(error, TransportError) else 1
+
+
+def _drop_stdout() -> None:
+    """Whoever read it has gone: what is left in its buffer must not be complained of at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+# ----------------------------------------------------------------------------------- surroundings
+
+
+@contextmanager
+def _surroundings() -> Iterator[None]:
+    """SIGTERM is like Ctrl-C; what the library has to say is one line on stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(_OneLine())
+    log = logging.getLogger("nsqsmart")
+    log.addHandler(handler)
+    main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _interrupt) if main_thread else None
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            yield
+    finally:
+        log.removeHandler(handler)
+        if main_thread:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"nsqsmart: warning: {message}", file=sys.stderr)
+
+
+class _OneLine(logging.Formatter):
+    """Without the traceback, which says nothing to who runs a command; with its last line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else None
+        text = f"nsqsmart: {record.getMessage()}"
+        return f"{text}: {error}" if error is not None else text

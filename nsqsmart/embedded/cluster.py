@@ -59,7 +59,7 @@ class Cluster:
         """The lookup daemons."""
         try:
             self.nsqds += map(self._make_nsqd, range(options.get("nsqds", 1)))
-            self.lookupds += [self._make_lookupd() for _ in range(options.get("lookupds", 1))]
+            self.lookupds += map(self._make_lookupd, range(options.get("lookupds", 1)))
             self._backend = self._make_backend()
             self._backend.start()
         except BaseException:
@@ -78,9 +78,12 @@ class Cluster:
         }
         return Nsqd(NsqdOptions(**shared), self._scope)  # type: ignore[arg-type]
 
-    def _make_lookupd(self) -> Nsqlookupd:
+    def _make_lookupd(self, number: int) -> Nsqlookupd:
         scope = self._scope
-        return Nsqlookupd(LookupdOptions(dialect=self.dialect), scope.loop, scope.faults, scope.log)
+        ports = self._options.get("lookupd_ports", [])
+        http = ("127.0.0.1", ports[number] if number < len(ports) else 0)
+        options = LookupdOptions(dialect=self.dialect, http_address=http)
+        return Nsqlookupd(options, scope.loop, scope.faults, scope.log)
 
     def _make_backend(self) -> Backend:
         options = self._options

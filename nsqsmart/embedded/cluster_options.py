@@ -13,6 +13,7 @@ class ClusterOptions(TypedDict, total=False):
 
     ``auto_create`` makes topics on first use (``partitions`` and ``replicas`` of them, redesigned
     only), takes writes without a channel and lets new channels begin at the oldest message.
+    ``tcp_ports`` of the nsqds and ``lookupd_ports`` for HTTP, in their order; the others take any.
     ``log`` False forgets what was asked, for speed. ``mem_queue_size`` (10000) messages of each
     original queue are in memory, and lost with a node that is killed.
 
@@ -70,6 +71,7 @@ class ClusterOptions(TypedDict, total=False):
     allow_ext_compatible: bool
     allow_sub_ext_compatible: bool
     tcp_ports: list[int]
+    lookupd_ports: list[int]
     log: bool
 
 
@@ -90,6 +92,7 @@ _OF_CLUSTER = _OF_SCRIPT | {
     "partitions",
     "replicas",
     "tcp_ports",
+    "lookupd_ports",
     "log",
 }
 

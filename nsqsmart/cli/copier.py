@@ -1,0 +1,160 @@
+"""What ``copy`` does with a message: choose, publish, and finish it when that was answered."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from nsqsmart import Message, Pending, Producer, PublishError
+from nsqsmart.cli.ending import Ending
+from nsqsmart.cli.progress import Bar
+
+log = logging.getLogger("nsqsmart.cli")
+
+
+class Kept(NamedTuple):
+    """What of a message is published with its body."""
+
+    partition: bool = False
+    trace_id: bool = False
+    headers: bool = False
+
+    def arguments(self, message: Message) -> dict[str, Any]:
+        """For :meth:`nsqsmart.Producer.publish_async`."""
+        found: dict[str, Any] = {}
+        if self.partition:
+            found["partition"] = message.partition
+        if self.trace_id and message.trace_id:
+            found["trace_id"] = message.trace_id
+        if self.headers:
+            # Names of the server's own are its own to write.
+            own = {name: value for name, value in message.headers.items() if name[:2] != "##"}
+            found |= {"headers": own or None, "tag": message.tag}
+        return found
+
+
+class Filter(NamedTuple):
+    """Which JSON objects pass, and what of them; everything does without a *field*, *fields*."""
+
+    field: str | None = None
+    value: str | None = None
+    fields: tuple[str, ...] = ()
+
+    def apply(self, body: bytes) -> bytes | None:
+        """What is to be published, None for nothing."""
+        if self.field is None and not self.fields:
+            return body
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(document, dict) or not self._passes(document):
+            return None
+        if not self.fields:
+            return body
+        chosen = {name: document[name] for name in self.fields if name in document}
+        # As Go writes a map: sorted, and without blanks.
+        return json.dumps(
+            chosen, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        ).encode()
+
+    def _passes(self, document: dict[str, Any]) -> bool:
+        if self.field is None:
+            return True
+        if self.field not in document:
+            return False
+        found = document[self.field]
+        if self.value is None or found == self.value:
+            return True
+        if isinstance(found, str | bool) or not isinstance(found, int | float):
+            return False
+        try:
+            return float(found) == float(self.value)
+        except ValueError:
+            return False
+
+
+class Copier:
+    """Copies batches; counts what it did. Shared by the consumers of all topics."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        kept: Kept,
+        chooses: Filter,
+        ending: Ending,
+        bar: Bar,
+        most: int | None,
+    ) -> None:
+        self._producer = producer
+        self._kept = kept
+        self._filter = chooses
+        self._ending = ending
+        self._bar = bar
+        self._most = most
+        self._lock = threading.Lock()  # guards the three below
+        self._begun = 0
+        self.copied = 0
+        self.left_out = 0
+
+    def handler(self, topic: str) -> Callable[[list[Message]], None]:
+        """What gets batches for *topic*."""
+
+        def copy(messages: list[Message]) -> None:
+            room = self._admit(len(messages))
+            pending = [(each, self._publish(topic, each)) for each in messages[:room]]
+            for message, sent in pending:
+                self._settle(message, sent)
+            for message in messages[room:]:
+                message.requeue(0.0, backoff=False)
+
+        return copy
+
+    def _admit(self, count: int) -> int:
+        """How many of *count* more are to be copied."""
+        with self._lock:
+            room = count if self._most is None else min(count, self._most - self._begun)
+            self._begun += room
+        return room
+
+    def _publish(self, topic: str, message: Message) -> Pending | PublishError | None:
+        """On its way, refused, or left out."""
+        body = self._filter.apply(message.body)
+        if body is None:
+            return None
+        try:
+            return self._producer.publish_async(topic, body, **self._kept.arguments(message))
+        except PublishError as error:
+            return error
+
+    def _settle(self, message: Message, sent: Pending | PublishError | None) -> None:
+        try:
+            if isinstance(sent, PublishError):
+                raise sent
+            if sent is not None:
+                sent.result()
+        except PublishError as error:
+            self._fail(message, error)
+            return
+        message.finish()
+        with self._lock:
+            self.copied += sent is not None
+            self.left_out += sent is None
+            done = self.copied + self.left_out == self._most
+        self._bar.advance(1)
+        if done:
+            self._ending.end()
+
+    def _fail(self, message: Message, error: PublishError) -> None:
+        with self._lock:
+            self._begun -= 1
+        if not error.retryable:
+            # It would come back for ever, and hold up all of an ordered partition.
+            self._ending.end(error)
+            message.requeue(0.0, backoff=False)
+            return
+        log.warning("not copied, it comes again: %s", error)
+        message.requeue()

@@ -1,0 +1,116 @@
+"""How a command that runs until told otherwise comes to its end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from time import monotonic
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+import nsqsmart
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_TICK = 0.5
+_HASTE = 0.5
+
+
+class Ending:
+    """Waits for the end: SIGINT, SIGTERM, or something inside. A second signal interrupts,
+    and so does one before anybody waits.
+
+    ``interrupted`` says whether it was a signal; ``reason`` holds the error that ended it.
+    """
+
+    def __init__(self) -> None:
+        # A handler may put into this queue while the main thread takes from it.
+        self._tokens: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._before: dict[int, Any] = {}
+        self._ended = self._waiting = False
+        self.interrupted = False
+        self.reason: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {each: signal.signal(each, self._handle) for each in _SIGNALS}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, previous in self._before.items():
+            signal.signal(number, previous)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self.interrupted or not self._waiting:
+            raise KeyboardInterrupt
+        self.interrupted = True
+        self._tokens.put(None)
+
+    def end(self, reason: object = None) -> None:
+        """End it, from any thread; *reason* is raised by whoever waits if it is an error."""
+        self._tokens.put(reason if isinstance(reason, BaseException) else None)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Whether it has come to the end; after *timeout* seconds it has not."""
+        if not self._ended:
+            self._waiting = True
+            try:
+                self.reason = self._tokens.get(timeout=timeout)
+            except Empty:
+                return False
+            self._ended = True
+        return True
+
+
+def consume(
+    consumers: Sequence[nsqsmart.Consumer],
+    ending: Ending,
+    *,
+    close_timeout: float,
+    tick: Callable[[], object] = lambda: None,
+) -> list[nsqsmart.CloseReport]:
+    """Run *consumers* until the end, call *tick* now and then, and drain them.
+
+    All are paused first and share *close_timeout* seconds. Raises what ended them from inside.
+    """
+    try:
+        for consumer in consumers:
+            consumer.on_end(ending.end)
+            consumer.start()
+        while not ending.wait(_TICK):
+            tick()
+    finally:
+        deadline = monotonic() + close_timeout
+        for consumer in consumers:
+            consumer.pause()
+        reports = [
+            consumer.close(timeout=max(0.0, deadline - monotonic())) for consumer in consumers
+        ]
+    if ending.reason is not None:
+        raise ending.reason
+    return reports
+
+
+@contextmanager
+def in_haste(producer: nsqsmart.Producer) -> Iterator[nsqsmart.Producer]:
+    """Closes *producer*; after Ctrl-C without waiting for what is on its way."""
+    try:
+        yield producer
+    except KeyboardInterrupt:
+        producer.close(timeout=_HASTE)
+        raise
+    finally:
+        producer.close()
+
+
+def left(reports: Sequence[nsqsmart.CloseReport]) -> str:
+    """What was left when it was drained, in words; ``""`` for nothing."""
+    abandoned = sum(len(report.abandoned) for report in reports)
+    return f"; {abandoned} still being handled, they come again" if abandoned else ""

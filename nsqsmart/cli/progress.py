@@ -1,0 +1,63 @@
+"""Bars for people who watch, on stderr; nothing in a pipe, with NO_COLOR or without rich."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+from typing import Any, Self
+
+
+def is_watched(stream: Any) -> bool:
+    """Whether *stream* is a terminal on which things may move and have colours."""
+    return bool(stream.isatty()) and "NO_COLOR" not in os.environ
+
+
+class Bar:
+    """How far it is, as a context manager; *total* None where nobody knows."""
+
+    def __init__(self, title: str, total: int | None = None, *, off: bool = False) -> None:
+        self._progress = None if off or not is_watched(sys.stderr) else _rich_progress()
+        if self._progress is not None:
+            self._task = self._progress.add_task(title, total=total)
+
+    def __enter__(self) -> Self:
+        if self._progress is not None:
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def advance(self, amount: int) -> None:
+        """*amount* more is done."""
+        if self._progress is not None:
+            self._progress.advance(self._task, amount)
+
+
+def _rich_progress() -> Any:
+    """None without rich; it is looked for only where somebody would see it."""
+    try:
+        from rich.console import Console  # noqa: PLC0415
+        from rich.progress import (  # noqa: PLC0415
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+    except ImportError:
+        return None
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True), transient=True)
