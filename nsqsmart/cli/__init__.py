@@ -23,6 +23,10 @@ from nsqsmart.errors import ConnectError, NsqError, PublishError, TransportError
 
 RETRY_LATER = 75
 _INTERRUPTED = 130
+_ABOUT = """\
+Publish to NSQ, consume from it and look at it. Every command has --help. Exit codes: 0 good, 1 a
+failed check or bad configuration, 2 usage, 75 worth retrying later, 130 after Ctrl-C.
+"""
 _COMMANDS = {
     "demo": "demo",
     "server": "server",
@@ -43,11 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line *arguments* (default: those of the process); returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = given[0] if given else ""
-    with _surroundings():
+    with _surroundings() as handler:
         try:
             parser, commands = make_parser(name)
             if name in _COMMANDS:
-                return _run(commands.choices[name], given[1:])
+                return _run(commands.choices[name], given[1:], handler)
             if name and not name.startswith("-"):
                 parser.suggest(name, _COMMANDS, "command")
             parser.parse_args(given)
@@ -59,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser(only: str = "") -> tuple[Parser, Commands[Any]]:
     """The parser of every command, or of one alone, which is faster."""
-    parser = Parser(prog="nsqsmart", description=(__doc__ or "").splitlines()[0])
+    parser = Parser(prog="nsqsmart", description=_ABOUT)
     parser.add_argument("--version", action="version", version=f"nsqsmart {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in [only] if only in _COMMANDS else _COMMANDS:
@@ -67,8 +71,11 @@ def make_parser(only: str = "") -> tuple[Parser, Commands[Any]]:
     return parser, commands
 
 
-def _run(parser: Parser, arguments: Sequence[str]) -> int:
+def _run(parser: Parser, arguments: Sequence[str], handler: logging.Handler) -> int:
     chosen = parser.understand(arguments)
+    if getattr(chosen, "runs_on", False):
+        # What a command that ends by itself retried is nobody's business if it went well.
+        handler.setLevel(logging.WARNING)
     try:
         return int(chosen.run(chosen))
     except UsageError as error:
@@ -101,10 +108,10 @@ def _drop_stdout() -> None:
 
 
 @contextmanager
-def _surroundings() -> Iterator[None]:
+def _surroundings() -> Iterator[logging.Handler]:
     """SIGTERM is like Ctrl-C; what the library has to say is one line on stderr."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setLevel(logging.WARNING)
+    handler.setLevel(logging.ERROR)
     handler.setFormatter(_OneLine())
     log = logging.getLogger("nsqsmart")
     log.addHandler(handler)
@@ -113,7 +120,7 @@ def _surroundings() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            yield
+            yield handler
     finally:
         log.removeHandler(handler)
         if main_thread:

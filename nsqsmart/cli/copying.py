@@ -61,7 +61,7 @@ def add_parser(commands: Commands[Parser]) -> None:
     flags.add_options(parser, ConsumerConfig, ProducerConfig)
     flags.add_go_options(parser, "--consumer-opt", ConsumerConfig)
     flags.add_go_options(parser, "--producer-opt", ProducerConfig)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, runs_on=True)
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -40,7 +40,9 @@ def run(chosen: argparse.Namespace) -> int:
         print("\n\n".join(_topic_text(each) for each in found["topics"]))
     else:
         _print_everything(found)
-    unknown = [each["topic"] for each in found["topics"] if topics and each["state"] == _UNKNOWN]
+    if not topics:
+        return 0
+    unknown = [each["topic"] for each in found["topics"] if each["state"] == _UNKNOWN]
     if unknown:
         raise ConfigError(f"no lookup knows the topic {', '.join(unknown)}")
     return 0

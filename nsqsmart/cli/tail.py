@@ -40,7 +40,7 @@ def add_parser(commands: Commands[Parser]) -> None:
     flags.add_address(parser)
     flags.add_options(parser, ConsumerConfig)
     flags.add_go_options(parser, "--consumer-opt", ConsumerConfig)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, runs_on=True)
 
 
 def run(chosen: argparse.Namespace) -> int:
