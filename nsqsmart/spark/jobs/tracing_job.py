@@ -31,6 +31,7 @@ from nsqsmart.spark.jobs.trace_events import read_events
 from nsqsmart.spark.jobs.trace_terms import terms
 
 _CACHE = StorageLevel.MEMORY_AND_DISK
+_NOT_SHOWN = ("offset", "size", "peer", "retries", "outcome")
 
 
 def trace(spark: SparkSession, chosen: argparse.Namespace, console: Console) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def trace(spark: SparkSession, chosen: argparse.Namespace, console: Console) -> 
     events = read_events(spark, chosen.logs)
     if chosen.topic:
         events = events.where(f.col("topic").isin(chosen.topic) | f.col("event").isNull())
-    events = events.persist(_CACHE)
+    events = events.drop(*_NOT_SHOWN).persist(_CACHE)
     lives = lives_of(events, chosen.late).persist(_CACHE)
     try:
         figures = _figures(events, lives, chosen, console)
