@@ -6,6 +6,7 @@ from typing import Any
 
 from nsqsmart import Producer
 from nsqsmart.contrib.django import conf
+from nsqsmart.contrib.shared.producing import PUBLISH_TIMEOUT
 from nsqsmart.testing.recording import RecordingProducer, outbox
 
 
@@ -41,6 +42,14 @@ def make_producer(alias: str) -> Producer:
     entry = conf.get_alias(alias)
     _, config = entry.target()
     return Producer(entry.url, config=config)
+
+
+def find_producer(alias: str) -> tuple[Producer, float]:
+    """The producer, and how many seconds its settings give a publish; raises ConfigError."""
+    producer = producers[alias]
+    if isinstance(producer, RecordingProducer):
+        return producer, PUBLISH_TIMEOUT
+    return producer, conf.get_alias(alias).target()[1].publish_timeout
 
 
 def on_setting_changed(*, setting: str, **_others: Any) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from time import monotonic
+from functools import partial
 from typing import Any
 
-from nsqsmart.contrib.django import conf
-from nsqsmart.contrib.django.aliases import producers
-from nsqsmart.contrib.django.losses import lose, tally
+from nsqsmart.contrib.django.aliases import find_producer
+from nsqsmart.contrib.django.losses import tally, tell
+from nsqsmart.contrib.shared.delivering import Parcel, deliver
 from nsqsmart.contrib.shared.letters import Letter
-from nsqsmart.contrib.shared.sending import Dispatch, Failure
 
 
 class Batch:
@@ -29,41 +27,10 @@ class Batch:
         groups: dict[str, list[Letter]] = {}
         for letter in letters:
             groups.setdefault(letter.alias, []).append(letter)
-        try:
-            for alias in list(groups):
-                _send(alias, groups.pop(alias))
-        except BaseException as error:
-            for group in groups.values():
-                _lose_all(group, error)
-            raise
-
-
-def _send(alias: str, letters: list[Letter]) -> None:
-    try:
-        limit = conf.get_alias(alias).target()[1].publish_timeout
-        producer = producers[alias]
-    except Exception as error:  # noqa: BLE001 - the commit is done: there is nobody to raise it to
-        for letter in letters:
-            lose(Failure(letter, error))
-        return
-    longest = max([limit, *(letter.arguments.get("timeout", 0.0) for letter in letters)])
-    dispatch = Dispatch(producer, letters, monotonic() + longest)
-    try:
-        dispatch.run()
-    except BaseException as error:
-        _lose_all(dispatch.waiting.values(), error)
-        raise
-    finally:
-        for failure in dispatch.failures:
-            lose(failure)
-        tally.add(published=len(letters) - len(dispatch.failures) - len(dispatch.waiting))
-
-
-def _lose_all(letters: Iterable[Letter], error: BaseException) -> None:
-    """The process is being ended in the middle of it."""
-    cause = RuntimeError(f"ended by {type(error).__name__} before it was answered")
-    for letter in letters:
-        lose(Failure(letter, cause))
+        deliver(
+            Parcel(group, partial(find_producer, alias), tell, tally)
+            for alias, group in groups.items()
+        )
 
 
 def find_batch(connection: Any) -> Batch | None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from nsqsmart.contrib.django.signals import publish_failed
-from nsqsmart.contrib.shared.losses import Tally, log_loss
+from nsqsmart.contrib.shared.losses import Tally
 from nsqsmart.contrib.shared.sending import Failure
 
 tally = Tally()
 
 
-def lose(failure: Failure) -> None:
-    """Log it, count it, and tell whoever listens."""
-    log_loss(failure)
-    tally.add(failed=1)
+def tell(failure: Failure) -> None:
+    """Send the signal."""
     letter, error = failure
     # Robust: one listener that fails is logged, and the others are told.
     publish_failed.send_robust(

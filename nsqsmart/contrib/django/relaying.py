@@ -15,10 +15,11 @@ from django.db.models import Q
 from django.utils import timezone
 
 from nsqsmart.contrib.django import conf
-from nsqsmart.contrib.django.aliases import producers
-from nsqsmart.contrib.django.losses import lose
+from nsqsmart.contrib.django.aliases import find_producer
+from nsqsmart.contrib.django.losses import tally, tell
 from nsqsmart.contrib.django.models import OutboxLane, OutboxMessage
 from nsqsmart.contrib.shared.letters import Letter
+from nsqsmart.contrib.shared.losses import log_loss
 from nsqsmart.contrib.shared.sending import HOPELESS, Dispatch, Failure
 
 log = logging.getLogger("nsqsmart")
@@ -111,7 +112,9 @@ class Relay:
             stored.filter(pk=key).update(refused=refused, last_error=error)
             if refused:
                 passage.refused += 1
-                lose(failure)
+                log_loss(failure)
+                tally.add(failed=1)
+                tell(failure)
             else:
                 passage.kept += 1
                 failing.add((failure.letter.alias, failure.letter.topic))
@@ -139,8 +142,7 @@ class Relay:
 
 def _dispatch(alias: str, letters: list[Letter]) -> list[Failure]:
     try:
-        limit = conf.get_alias(alias).target()[1].publish_timeout
-        producer = producers[alias]
+        producer, limit = find_producer(alias)
     except Exception as error:  # noqa: BLE001 - it is written into the row
         log.error(  # noqa: TRY400 - the settings are wrong: no traceback says more
             "the outbox holds messages for alias %s: %s", alias, error

@@ -1,0 +1,182 @@
+"""``flask nsq consume``, ``flask nsq ping`` and ``flask nsq tail``."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+from flask import Flask
+from flask.cli import AppGroup
+from werkzeug._reloader import run_with_reloader
+
+from nsqsmart import Consumer, Message
+from nsqsmart.contrib.flask.state import State
+from nsqsmart.contrib.shared.declaring import Declared, choose
+from nsqsmart.contrib.shared.running import (
+    BAD_CONFIGURATION,
+    INTERRUPTED,
+    RETRY_LATER,
+    Limits,
+    ServersLost,
+    Shift,
+    describe,
+)
+from nsqsmart.errors import ConfigError, NsqError
+
+
+def make_group(state: State, handlers: Callable[[], list[Declared]]) -> AppGroup:
+    """The commands of one app."""
+    group = AppGroup("nsq", help="Consume from NSQ, and look at it.")
+
+    @group.command("consume")
+    @click.option("--topic", help="Only handlers of this topic.")
+    @click.option("--channel", help="Only handlers of this channel.")
+    @click.option("--workers", type=int, help="Threads of each handler.")
+    @click.option("--max-messages", type=int, help="Stop after so many messages.")
+    @click.option("--exit-when-idle", type=float, help="Stop when none came for so many seconds.")
+    @click.option(
+        "--lost-after",
+        type=float,
+        default=120.0,
+        show_default=True,
+        help="End with exit code 75 when no nsqd was reached for so many seconds.",
+    )
+    @click.option("--reload", "reloads", is_flag=True, help="Start again when the code changes.")
+    def consume(*, reloads: bool, **options: Any) -> None:
+        """Run the handlers until SIGINT or SIGTERM; a second one ends it at once."""
+        work = _Work(state, handlers, options, at_exit=reloads)
+        if reloads:
+            run_with_reloader(work.run_reloaded)
+        else:
+            _end(work.run())
+
+    @group.command("ping")
+    @click.option("--timeout", type=float, default=5.0, show_default=True, help="Seconds.")
+    def ping(timeout: float) -> None:
+        """Do the servers answer?"""
+        _end(_ping(state, timeout))
+
+    @group.command("tail")
+    @click.argument("topic")
+    @click.option("--channel", help="Default: one that is gone with the command.")
+    @click.option("-n", "--max-messages", type=int, help="Stop after so many messages.")
+    def tail(topic: str, channel: str | None, max_messages: int | None) -> None:
+        """Print the messages of TOPIC, one a line."""
+        own = f"tail{secrets.token_hex(4)}#ephemeral"
+        _end(_tail(state, topic, channel or own, max_messages))
+
+    return group
+
+
+def _end(code: int) -> None:
+    # A 0 is left to Flask: for its teardown functions an exit would be an error.
+    if code:
+        sys.exit(code)
+
+
+class _Work:
+    """One ``flask nsq consume``."""
+
+    def __init__(
+        self,
+        state: State,
+        handlers: Callable[[], list[Declared]],
+        options: dict[str, Any],
+        *,
+        at_exit: bool,
+    ) -> None:
+        self._state = state
+        self._handlers = handlers
+        self._options = options
+        self._at_exit = at_exit
+
+    def run_reloaded(self) -> None:
+        """In the thread of a reloader, which waits for a change when this has ended."""
+        self.run()
+
+    def run(self) -> int:
+        """Consume until it ends; returns the exit code."""
+        try:
+            return self._run()
+        except ServersLost as error:
+            return _fail(str(error), RETRY_LATER)
+        except NsqError as error:
+            return _fail(str(error), BAD_CONFIGURATION)
+        except KeyboardInterrupt:
+            return _fail("interrupted while it drained", INTERRUPTED)
+
+    def _run(self) -> int:
+        options, state = self._options, self._state
+        limits = Limits(options["max_messages"], options["exit_when_idle"], options["lost_after"])
+        chosen = choose(self._handlers(), topic=options["topic"], channel=options["channel"])
+        own = {} if options["workers"] is None else {"workers": options["workers"]}
+        shift = Shift(limits)
+        for each in chosen:
+            told = {**state.consumer_options(), **each.options, **own}
+            shift.add(each, around(state.app, each), state.url, told)
+            click.echo(f"{each.topic}/{each.channel}: {each.name}")
+        click.echo("consuming; SIGINT or SIGTERM ends it")
+        if self._at_exit:
+            shift.stop_at_exit()
+        for line in describe(chosen, shift.run()):
+            click.echo(line)
+        return 0
+
+
+def around(app: Flask, declared: Declared) -> Callable[[Any], object]:
+    """The function of *declared* inside an app context, whose teardown sees what it raises."""
+
+    def handle(given: Any) -> object:
+        with app.app_context():
+            return declared.function(given)
+
+    return handle
+
+
+def _ping(state: State, timeout: float) -> int:
+    try:
+        with state.make_producer() as producer:
+            took = producer.ping(timeout)
+    except ConfigError as error:
+        return _fail(str(error), BAD_CONFIGURATION)
+    except NsqError as error:
+        return _fail(str(error), RETRY_LATER)
+    for nsqd, seconds in sorted(took.items()):
+        click.echo(f"{nsqd} answered in {seconds * 1000:.1f} ms")
+    return 0
+
+
+def _tail(state: State, topic: str, channel: str, most: int | None) -> int:
+    try:
+        consumer = Consumer(topic, channel, address=state.url, **state.consumer_options())
+        with consumer:
+            for number, message in enumerate(consumer, 1):
+                _print(message)
+                if number == most:
+                    break
+    except NsqError as error:
+        return _fail(str(error), BAD_CONFIGURATION)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read it has enough; the interpreter shall not complain when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _print(message: Message) -> None:
+    try:
+        click.echo(message.body)
+    except BrokenPipeError:
+        message.requeue(0.0, backoff=False)
+        raise
+    message.finish()
+
+
+def _fail(text: str, code: int) -> int:
+    click.echo(f"nsq: {text}", err=True)
+    return code
