@@ -46,7 +46,7 @@ def publish(
     topic: str,
     body: bytes,
     *,
-    when: None = None,
+    when: str | None = None,
     alias: str = "default",
     using: str | None = None,
     **arguments: Unpack[Arguments],

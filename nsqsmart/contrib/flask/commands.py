@@ -32,6 +32,27 @@ def make_group(state: State, handlers: Callable[[], list[Declared]]) -> AppGroup
     """The commands of one app."""
     group = AppGroup("nsq", help="Consume from NSQ, and look at it.")
 
+    _add_consume(group, state, handlers)
+
+    @group.command("ping")
+    @click.option("--timeout", type=float, default=5.0, show_default=True, help="Seconds.")
+    def ping(timeout: float) -> None:
+        """Do the servers answer?"""
+        _end(_ping(state, timeout))
+
+    @group.command("tail")
+    @click.argument("topic")
+    @click.option("--channel", help="Default: one that is gone with the command.")
+    @click.option("-n", "--max-messages", type=int, help="Stop after so many messages.")
+    def tail(topic: str, channel: str | None, max_messages: int | None) -> None:
+        """Print the messages of TOPIC, one a line."""
+        own = f"tail{secrets.token_hex(4)}#ephemeral"
+        _end(_tail(state, topic, channel or own, max_messages))
+
+    return group
+
+
+def _add_consume(group: AppGroup, state: State, handlers: Callable[[], list[Declared]]) -> None:
     @group.command("consume")
     @click.option("--topic", help="Only handlers of this topic.")
     @click.option("--channel", help="Only handlers of this channel.")
@@ -53,23 +74,6 @@ def make_group(state: State, handlers: Callable[[], list[Declared]]) -> AppGroup
             run_with_reloader(work.run_reloaded)
         else:
             _end(work.run())
-
-    @group.command("ping")
-    @click.option("--timeout", type=float, default=5.0, show_default=True, help="Seconds.")
-    def ping(timeout: float) -> None:
-        """Do the servers answer?"""
-        _end(_ping(state, timeout))
-
-    @group.command("tail")
-    @click.argument("topic")
-    @click.option("--channel", help="Default: one that is gone with the command.")
-    @click.option("-n", "--max-messages", type=int, help="Stop after so many messages.")
-    def tail(topic: str, channel: str | None, max_messages: int | None) -> None:
-        """Print the messages of TOPIC, one a line."""
-        own = f"tail{secrets.token_hex(4)}#ephemeral"
-        _end(_tail(state, topic, channel or own, max_messages))
-
-    return group
 
 
 def _end(code: int) -> None:

@@ -235,3 +235,13 @@ def test_a_pool_that_is_too_small_is_told(declared, recorded, monkeypatch):
     (warning,) = pool_warnings(declared, None)
     assert "pool of 4 connections for 6 workers" in warning
     assert pool_warnings(declared, 2) == []
+
+
+def test_under_a_reloader_a_mistake_is_told_and_waited_upon(declared, recorded):
+    from nsqsmart.contrib.django.management.commands.nsq_consume import Command
+
+    told = io.StringIO()
+    options = {"max_messages": None, "exit_when_idle": None, "lost_after": None, "workers": None}
+    names = {"topic": None, "channel": None, "alias": None}
+    Command(stderr=told).consume_reloaded(**options, **names, autoreload=True)
+    assert "no handler is declared" in told.getvalue()

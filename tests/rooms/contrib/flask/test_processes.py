@@ -166,7 +166,13 @@ def test_a_change_of_the_code_starts_it_again_and_gives_back_what_it_had(shop, p
         process.wait(20)
 
 
-@pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["plain", "preload"])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param((), id="plain", marks=pytest.mark.long),
+        pytest.param(("--preload",), id="preload"),
+    ],
+)
 def test_under_gunicorn(shop, cluster, flags):
     (port,) = free_ports(1)
     arguments = ("-m", "gunicorn", "-b", f"127.0.0.1:{port}", "-w", "4", *flags)

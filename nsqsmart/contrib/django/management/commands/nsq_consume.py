@@ -53,9 +53,16 @@ class Command(BaseCommand):
     def handle(self, *_arguments: Any, **options: Any) -> None:
         """Consume until it ends."""
         if options["autoreload"]:
-            autoreload.run_with_reloader(self._consume, **options)
+            autoreload.run_with_reloader(self.consume_reloaded, **options)
         else:
             self._consume(**options)
+
+    def consume_reloaded(self, **options: Any) -> None:
+        """In a thread of the reloader: what is wrong is told, and the next change tries again."""
+        try:
+            self._consume(**options)
+        except CommandError as error:
+            self.stderr.write(str(error))
 
     def _consume(self, **options: Any) -> None:
         limits = Limits(options["max_messages"], options["exit_when_idle"], options["lost_after"])

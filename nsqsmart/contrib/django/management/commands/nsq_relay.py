@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, close_old_connections
+from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections
 
 from nsqsmart.contrib.django.relaying import Passage, Relay
 from nsqsmart.contrib.shared.running import RETRY_LATER
@@ -47,9 +47,17 @@ class Command(BaseCommand):
             relay.stop()
             stopped.set()
 
+        before = {}
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, stop)
+                before[number] = signal.signal(number, stop)
+        try:
+            self._pass_until(stopped, relay, interval)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _pass_until(self, stopped: threading.Event, relay: Relay, interval: float) -> None:
         pause = interval
         while not stopped.is_set():
             close_old_connections()
@@ -64,7 +72,7 @@ class Command(BaseCommand):
     def _pass(self, relay: Relay) -> Passage | None:
         try:
             passage = relay.run_once()
-        except DatabaseError as error:
+        except Error as error:
             # It may be back soon, and nothing is lost meanwhile.
             self.stderr.write(f"the database: {error}")
             return None
