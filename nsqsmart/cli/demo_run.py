@@ -230,11 +230,12 @@ class Run:
     def report(self, *, seconds: float, seed: int) -> dict[str, Any]:
         """The figures, and the checks that decide about the exit code."""
         both = (self.work.orders, self.work.clicks)
-        published = sum(len(ledger.published) for ledger in both)
+        published = sum(ledger.history.published for ledger in both)
         consumed = sum(len(ledger.consumed) for ledger in both)
         lost = sum(ledger.count_lost() for ledger in both)
-        violations = sum(ledger.violations for ledger in both)
-        retried_well = all(self.work.clicks.consumed[number] > 1 for number in self.work.failing)
+        violations = sum(ledger.count_violations() for ledger in both)
+        counts = self.work.clicks.consumed
+        retried_well = all(counts[number] > 1 for number in self.work.failing)
         checks = {
             f"{published:,} published = {self.work.total:,} to publish": not self.failures
             and published == self.work.total,

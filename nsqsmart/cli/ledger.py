@@ -10,6 +10,8 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
+from nsqsmart.testing.history import History
+
 
 @dataclass
 class Ledger:
@@ -19,14 +21,16 @@ class Ledger:
     keys: list[str]
     first_id: int
     ordered: bool
-    published: set[int] = field(default_factory=set)
-    consumed: Counter[int] = field(default_factory=Counter)
-    violations: int = 0
+    history: History[int] = field(default_factory=History)
     strangers: int = 0
     retried: int = 0
-    latest: dict[str, int] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Messages of a key are sent as they are numbered."""
+        for number, key in enumerate(self.keys):
+            self.history.sent(number, key if self.ordered else None)
 
     def trace_id(self, number: int) -> int:
         """The trace id of message *number*."""
@@ -34,26 +38,19 @@ class Ledger:
 
     def publish(self, number: int, attempts: int, seconds: float) -> None:
         """Message *number* was accepted."""
+        self.history.acknowledged(number)
         with self.lock:
-            self.published.add(number)
             self.retried += attempts > 1
             self.latencies.append(seconds)
 
     def consume(self, trace_id: int) -> int:
         """A handler has the message of *trace_id*; returns how often it came before."""
         number = trace_id - self.first_id
+        if 0 <= number < len(self.keys):
+            return self.history.consumed(number)
         with self.lock:
-            if not 0 <= number < len(self.keys):
-                self.strangers += 1
-                return 0
-            before = self.consumed[number]
-            self.consumed[number] += 1
-            # Order is promised for first occurrences: a copy may come late (reliability O2).
-            if not before and self.ordered:
-                key = self.keys[number]
-                self.violations += number < self.latest.get(key, -1)
-                self.latest[key] = max(number, self.latest.get(key, -1))
-            return before
+            self.strangers += 1
+        return 0
 
     @property
     def done(self) -> bool:
@@ -62,10 +59,17 @@ class Ledger:
 
     def count_lost(self) -> int:
         """Accepted messages that no handler has seen."""
-        with self.lock:
-            return sum(1 for number in self.published if not self.consumed[number])
+        return len(self.history.lost())
 
     def count_duplicates(self) -> int:
         """Deliveries beyond the first of each message."""
-        with self.lock:
-            return sum(self.consumed.values()) - sum(1 for n in self.consumed.values() if n)
+        return sum(count - 1 for count in self.history.duplicates().values())
+
+    def count_violations(self) -> int:
+        """Messages that came first behind a later one of their key."""
+        return len(self.history.disorder())
+
+    @property
+    def consumed(self) -> Counter[int]:
+        """How often each message was consumed."""
+        return self.history.counts()

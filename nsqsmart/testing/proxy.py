@@ -17,127 +17,19 @@ import socket
 import struct
 import threading
 from contextlib import suppress
-from enum import Enum, auto
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
-from nsqsmart.embedded.fault_targets import FRAMES, complaint, is_path
 from nsqsmart.names import Address
 from nsqsmart.testing.cutting import Commands, Frames, Opaque, Piece
+from nsqsmart.testing.harm import ALWAYS, DOWN, UP, Direction, Fault, Harm, after, on
 
-ALWAYS: Final = 1_000_000_000
+__all__ = ["ALWAYS", "DOWN", "UP", "Fault", "Proxy", "after", "on"]
+
 _CHUNK = 64 * 1024
 _NSQD_PORT = 4150
 _LINGER_0 = struct.pack("ii", 1, 0)
 _TO_START = 10.0
-
-
-_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class Direction(Enum):
-    """Which way bytes go."""
-
-    UP = auto()
-    """From the client to the server."""
-    DOWN = auto()
-
-
-UP: Final = Direction.UP
-DOWN: Final = Direction.DOWN
-
-
-class Harm(Enum):
-    """What is done to a piece, or to its connection."""
-
-    DELAY = auto()
-    CUT = auto()
-    CLOSE = auto()
-    STALL = auto()
-    GARBAGE = auto()
-    DROP = auto()
-    HALF_OPEN = auto()
-
-
-class Fault:
-    """What is done, and when; made by :func:`on` or :func:`after`, finished by one method.
-
-    ``acted`` counts how often it was.
-    """
-
-    def __init__(
-        self, direction: Direction, *, name: str = "", behind: int = 0, nth: int = 1, times: int = 1
-    ) -> None:
-        if nth < 1 or times < 1 or behind < 0:
-            raise ValueError(f"nth={nth} and times={times} are counted from 1, bytes from 0")
-        self.direction = direction
-        self.name = name
-        self.behind = behind
-        self.nth = nth
-        self.times = times
-        self.harm: Harm | None = None
-        self.seconds = 0.0
-        self.data = b""
-        self.keep = 0
-        self.seen = self.acted = 0
-
-    def delay(self, seconds: float) -> Fault:
-        """Hold it back for so long, and what comes behind it."""
-        self.seconds = seconds
-        return self._do(Harm.DELAY)
-
-    def cut(self, *, after: int = 0) -> Fault:
-        """Let *after* bytes of it through, and end the connection by RST on both sides."""
-        self.keep = after
-        return self._do(Harm.CUT)
-
-    def close(self, *, after: int = 0) -> Fault:
-        """Let *after* bytes of it through, and end the connection in order on both sides."""
-        self.keep = after
-        return self._do(Harm.CLOSE)
-
-    def stall(self) -> Fault:
-        """Let nothing through from now on, either way; the connection stays."""
-        return self._do(Harm.STALL)
-
-    def garbage(self, data: bytes) -> Fault:
-        """Put *data* in its place."""
-        self.data = data
-        return self._do(Harm.GARBAGE)
-
-    def drop(self) -> Fault:
-        """Swallow it; the connection goes on without it."""
-        return self._do(Harm.DROP)
-
-    def half_open(self) -> Fault:
-        """Hang up on the server, and let the client believe that it is still connected."""
-        return self._do(Harm.HALF_OPEN)
-
-    def _do(self, harm: Harm) -> Fault:
-        self.harm = harm
-        return self
-
-
-def on(what: str, *, nth: int = 1, times: int = 1) -> Fault:
-    """A fault on the *nth* command *what* that a client sends, as ``"PUB"``, and on the next ones.
-
-    Or on the nth frame of that kind from the server: MESSAGE, RESPONSE, ERROR, HEARTBEAT. Counted
-    over all connections. Raises ValueError for what no nsqd knows. Behind TLS, snappy and deflate
-    nothing can be told apart: there use :func:`after`.
-    """
-    if is_path(what):
-        raise ValueError(f"{what!r} is HTTP, which goes by unread: use after(0, UP)")
-    if wrong := complaint(what):
-        raise ValueError(wrong)
-    return Fault(DOWN if what in FRAMES else UP, name=what, nth=nth, times=times)
-
-
-def after(count: int, direction: Direction, *, nth: int = 1, times: int = 1) -> Fault:
-    """A fault behind *count* bytes that went in *direction*; on the *nth* connection with so many.
-
-    It is done to what would come next.
-    """
-    return Fault(direction, behind=count, nth=nth, times=times)
 
 
 class Proxy:
@@ -158,6 +50,7 @@ class Proxy:
         self._lock = threading.Lock()  # guards the faults
         self._faults: list[Fault] = []
         self._links: set[_Link] = set()
+        self._clients: set[socket.socket] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._started = threading.Event()
         self._closed = False
@@ -236,33 +129,43 @@ class Proxy:
             self._started.set()
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.address = "{}:{}".format(*server.sockets[0].getsockname()[:2])
+        # Sockets of our own: streams that are cancelled while they are made close too late.
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setblocking(False)  # noqa: FBT003 - its only form
+        self.address = "{}:{}".format(*listener.getsockname()[:2])
+        accepting = asyncio.ensure_future(self._accept(listener))
         self._started.set()
         await self._ending.wait()
-        server.close()
-        for task in self._tasks:
+        for task in (accepting, *self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(accepting, *self._tasks, return_exceptions=True)
+        listener.close()
+        for sock in self._clients:
+            sock.close()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        task = self._loop.create_task(self._link((reader, writer)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            client, _ = await self._loop.sock_accept(listener)
+            self.connections += 1
+            self._clients.add(client)
+            task = self._loop.create_task(self._carry(client))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    async def _link(self, client: _Streams) -> None:
-        try:
-            server = await asyncio.open_connection(*self._target)
-        except OSError:
-            client[1].close()
-            return
-        link = _Link(self, client, server, self._segment)
-        self._links.add(link)
-        try:
-            await link.run()
-        finally:
-            self._links.discard(link)
+    async def _carry(self, client: socket.socket) -> None:
+        family = socket.AF_INET6 if ":" in self._target.host else socket.AF_INET
+        with client, socket.socket(family) as server, suppress(OSError):
+            for sock in (client, server):
+                sock.setblocking(False)  # noqa: FBT003
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.sock_connect(server, self._target)
+            link = _Link(self, client, server, self._segment)
+            self._links.add(link)
+            try:
+                await link.run()
+            finally:
+                self._links.discard(link)
+        self._clients.discard(client)
 
     def _cut_links(self) -> None:
         for link in list(self._links):
@@ -272,10 +175,13 @@ class Proxy:
 class _Link:
     """One connection of a client and the one to the server."""
 
-    def __init__(self, proxy: Proxy, client: _Streams, server: _Streams, segment: int) -> None:
+    def __init__(
+        self, proxy: Proxy, client: socket.socket, server: socket.socket, segment: int
+    ) -> None:
         self._proxy = proxy
         self._client, self._server = client, server
         self._segment = segment
+        self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -284,10 +190,10 @@ class _Link:
         self._sent = {UP: 0, DOWN: 0}
 
     async def run(self) -> None:
-        """Pass on until it is over."""
+        """Pass on until it is over; the sockets are closed by whoever called."""
         opaque = Opaque()
-        up = self._pump(UP, Commands(opaque), self._client[0], self._server[1])
-        down = self._pump(DOWN, Frames(opaque), self._server[0], self._client[1])
+        up = self._pump(UP, Commands(opaque), self._client, self._server)
+        down = self._pump(DOWN, Frames(opaque), self._server, self._client)
         pumps = [asyncio.ensure_future(each) for each in (up, down)]
         try:
             await self._over.wait()
@@ -295,42 +201,34 @@ class _Link:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            for _, writer in (self._client, self._server):
-                writer.close()
-            for _, writer in (self._client, self._server):
-                with suppress(OSError):
-                    await writer.wait_closed()
 
     def cut(self) -> None:
         """End by RST."""
-        for _, writer in (self._client, self._server):
-            sock = writer.get_extra_info("socket")
-            with suppress(OSError):
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_0)
-            writer.transport.abort()
+        for sock in (self._client, self._server):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_0)
         self._over.set()
 
     async def _pump(
         self,
         direction: Direction,
         cutter: Commands | Frames,
-        source: asyncio.StreamReader,
-        sink: asyncio.StreamWriter,
+        source: socket.socket,
+        sink: socket.socket,
     ) -> None:
         try:
-            while data := await source.read(_CHUNK):
+            while data := await self._loop.sock_recv(source, _CHUNK):
                 for piece in cutter.feed(data):
                     await self._pass(direction, piece, sink)
             if not self._deaf:
                 await self._send(direction, cutter.rest(), sink)
-                sink.write_eof()
+                sink.shutdown(socket.SHUT_WR)
         except OSError:
             self._over.set()
         self._running -= 1
         if not self._running:
             self._over.set()
 
-    async def _pass(self, direction: Direction, piece: Piece, sink: asyncio.StreamWriter) -> None:
+    async def _pass(self, direction: Direction, piece: Piece, sink: socket.socket) -> None:
         await self._flowing.wait()
         sent, size = self._sent[direction], len(piece.data)
         fault = self._proxy.take(direction, piece.name, sent, size)
@@ -343,7 +241,7 @@ class _Link:
         await self._harm(direction, fault, piece.data[head:], sink)
 
     async def _harm(
-        self, direction: Direction, fault: Fault, data: bytes, sink: asyncio.StreamWriter
+        self, direction: Direction, fault: Fault, data: bytes, sink: socket.socket
     ) -> None:
         match fault.harm:
             case Harm.DELAY:
@@ -353,20 +251,21 @@ class _Link:
                 await self._send(direction, fault.data, sink)
             case Harm.CUT | Harm.CLOSE:
                 await self._send(direction, data[: fault.keep], sink)
-                self.cut() if fault.harm is Harm.CUT else self._over.set()
-                await asyncio.Event().wait()
+                if fault.harm is Harm.CUT:
+                    self.cut()
+                self._over.set()
+                await asyncio.Event().wait()  # until this is cancelled
             case Harm.STALL:
                 self._flowing.clear()
                 await self._flowing.wait()
             case Harm.HALF_OPEN:
                 self._deaf = True
-                self._server[1].close()
+                self._server.shutdown(socket.SHUT_RDWR)
 
-    async def _send(self, direction: Direction, data: bytes, sink: asyncio.StreamWriter) -> None:
+    async def _send(self, direction: Direction, data: bytes, sink: socket.socket) -> None:
         if self._deaf or not data:
             return
         self._sent[direction] += len(data)
         size = self._segment or len(data)
         for start in range(0, len(data), size):
-            sink.write(data[start : start + size])
-            await sink.drain()
+            await self._loop.sock_sendall(sink, data[start : start + size])

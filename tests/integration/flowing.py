@@ -7,7 +7,6 @@ only when the one before was stored.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from itertools import count, pairwise
 from math import inf
 from time import monotonic
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 import nsqsmart
 from nsqsmart.errors import PublishError
+from nsqsmart.testing.history import History, inversions
 from tests.sites import CHANNEL
 
 _TO_END = 150
@@ -36,7 +36,7 @@ class Flow:
         self, url: str, topic: str, partitions: int, mark: str, pace: float, options: dict
     ) -> None:
         self.topic, self.partitions = topic, range(partitions)
-        self.stored: dict[int, list[int]] = defaultdict(list)
+        self.history: History[tuple[int, int]] = History()
         self.handled: list[Handling] = []
         self.twice_at_once = 0
         self.failed = 0
@@ -65,7 +65,7 @@ class Flow:
             except PublishError:
                 self.failed += 1
             else:
-                self.stored[partition].append(number)
+                self.history.acknowledged((partition, number))
 
     def _handle(self, message: nsqsmart.Message) -> None:
         if not message.body.startswith(self._mark):
@@ -79,6 +79,7 @@ class Flow:
         with self._lock:
             self._now.discard(known)
             self.handled.append(Handling(monotonic(), *known, number))
+        self.history.consumed((message.partition, number))
 
     def finished(self, partition: int) -> int:
         """How many different messages of *partition* were handled."""
@@ -100,11 +101,9 @@ class Flow:
             thread.join(_TO_END)
         self.producer.close()
 
-    def lost(self) -> set[tuple[int, int]]:
+    def lost(self) -> list[tuple[int, int]]:
         """What was stored, and never handled."""
-        with self._lock:
-            seen = {(each.partition, each.number) for each in self.handled}
-        return {(p, n) for p in self.partitions for n in list(self.stored[p])} - seen
+        return self.history.lost()
 
     def row(self, ordered: bool, since: float) -> Outcome:
         """What became of it."""
@@ -117,11 +116,11 @@ class Flow:
         return Outcome(
             self.topic,
             ordered,
-            sum(map(len, self.stored.values())),
+            self.history.published,
             len(self.lost()),
             len(handled) - len({(each.partition, each.internal_id) for each in handled}),
             self.consumer._engine.order_violations,
-            inversions(handled),
+            len(inversions((each.partition, each.internal_id) for each in handled)),
             self.twice_at_once,
             self.consumer.stats().channels_lost,
             max(gaps.values()),
@@ -162,18 +161,3 @@ class Outcome(NamedTuple):
 def gap(times: list[float], since: float) -> float:
     """The longest time without a message, behind *since*."""
     return max((b - a for a, b in pairwise(sorted(times)) if b >= since), default=inf)
-
-
-def inversions(handled: list[Handling]) -> int:
-    """Messages of a partition that were first handled behind the first of a later one."""
-    found = 0
-    newest: dict[int, int] = defaultdict(lambda: -1)
-    seen: set[tuple[int, int]] = set()
-    for each in handled:
-        known = (each.partition, each.internal_id)
-        if known in seen:
-            continue
-        seen.add(known)
-        found += each.internal_id < newest[each.partition]
-        newest[each.partition] = max(newest[each.partition], each.internal_id)
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import nsqsmart
 from nsqsmart.errors import Outcome
+from nsqsmart.testing.history import inversions
 from tests.integration.load import ASYNC_KEYED, KEYED, RETRY, Failure, Load
 
 ORDERED = (KEYED, RETRY, ASYNC_KEYED)
@@ -158,13 +159,6 @@ def in_log_order(copies: list[Copy]) -> list[Copy]:
 
 def disorder(records: list[Copy]) -> list[str]:
     """Messages of a key whose first copy stands behind the first copy of a later one."""
-    seen: dict[bytes, list[int]] = defaultdict(list)
-    for record in records:
-        _, stream, key, number = record.body.split()
-        if stream.decode() in ORDERED:
-            seen[key].append(int(number))
-    found = []
-    for key, numbers in seen.items():
-        firsts = list(dict.fromkeys(numbers))
-        found += [f"{key!r}: {b} behind {a}" for a, b in pairwise(firsts) if b < a]
-    return found
+    told = (record.body.split() for record in records)
+    ordered = [(key, int(n)) for _, stream, key, n in told if stream.decode() in ORDERED]
+    return [str(each) for each in inversions(ordered)]
