@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
@@ -22,8 +22,6 @@ HEADER: Final = "header"
 TRACE_ID: Final = "trace_id"
 NOTHING: Final = "off"
 
-# "auto", from the best to what every server takes.
-_LADDER = (HEADER, TRACE_ID, NOTHING)
 _LOW_64 = (1 << 64) - 1
 
 
@@ -73,7 +71,10 @@ class Publishing:
         sending = _Sending(self._telemetry, topic, {words.BODY_SIZE: _size(body)}, 1)
         sending.begin()
         try:
-            given = self._adorned(self._known(producer, topic), arguments)
+            # It cannot be tried twice.
+            mode = self._telemetry.propagate
+            way = (self._known(producer, topic) or NOTHING) if mode == "auto" else mode
+            given = self._adorned(way, arguments)
             pending: Pending = self._originals["publish_async"](producer, topic, body, **given)
         except BaseException as error:
             sending.detach()
@@ -94,38 +95,38 @@ class Publishing:
     ) -> T:
         """Send with the context, in the best way that the topic takes."""
         mode = self._telemetry.propagate
-        ways = self._ways(producer, topic) if mode == "auto" else (mode,)
+        ways = self._ways(producer, topic) if mode == "auto" else iter((mode,))
         tried: Arguments | None = None
         for way in ways:
             given = self._adorned(way, arguments, batch=batch)
             if given == tried:
                 continue
             try:
-                result = send(given)
+                return send(given)
             except NotSupported:
                 # Before anything was sent. Without our doing it is the caller's to know.
                 if mode != "auto" or given == arguments:
                     raise
                 tried = given
-                continue
-            if tried is not None:
-                self._learned.setdefault(producer, {})[topic] = way
-            return result
-        raise AssertionError("the last way leaves the arguments as they are")  # pragma: no cover
+        raise AssertionError("the last way leaves the arguments as they are")
 
-    def _ways(self, producer: Producer, topic: str) -> tuple[str, ...]:
-        learned = self._learned.get(producer, {}).get(topic, HEADER)
-        return _LADDER[_LADDER.index(learned) :]
+    def _ways(self, producer: Producer, topic: str) -> Iterator[str]:
+        """What "auto" tries: the best, unless the topic is known; then what was learned meanwhile.
 
-    def _known(self, producer: Producer, topic: str) -> str:
-        """The way for what cannot be tried twice; nothing until the topic was looked up."""
-        if self._telemetry.propagate != "auto":
-            return self._telemetry.propagate
+        And then nothing, which every server takes.
+        """
+        yield self._known(producer, topic) or HEADER
+        self._learned[producer].pop(topic, None)
+        yield self._known(producer, topic) or TRACE_ID
+        yield NOTHING
+
+    def _known(self, producer: Producer, topic: str) -> str | None:
+        """The best way that *topic* takes; None until it was looked up."""
         learned = self._learned.setdefault(producer, {})
         if topic not in learned:
             seen = producer.stats().get("topics", {}).get(topic)
             if seen is None or seen["state"] != "found":
-                return NOTHING
+                return None
             plain = TRACE_ID if seen["redesigned"] else NOTHING
             learned[topic] = HEADER if seen["extended"] else plain
         return learned[topic]

@@ -148,6 +148,22 @@ def test_auto_carries_the_context_as_well_as_the_topic_takes_it(cluster, kind, t
         assert ids == {str(number) for number in by_body.values() if number} | {None}
 
 
+@pytest.mark.parametrize("kind", [ORIGINAL], ids=["original"])
+def test_what_a_topic_takes_is_found_out_once(cluster, telemetry):
+    results = Counter()
+
+    class Results(nsqsmart.Metrics):
+        def published(self, topic, result, *facts):
+            results[result] += 1
+
+    telemetry.on()
+    with nsqsmart.Producer(cluster.url, metrics=Results()) as producer:
+        for _ in range(5):
+            producer.publish("t", b"x")
+    # The first one was tried before anything was known of the topic.
+    assert results == {"ok": 5, "error": 1}
+
+
 @pytest.mark.parametrize("kind", [EXTENDED], ids=["ext"])
 def test_own_headers_trace_ids_and_baggage_go_along(cluster, telemetry):
     telemetry.on()

@@ -145,7 +145,8 @@ def test_faults_by_name_end_with_the_test(run):
             nsq_cluster.hang(nsq_cluster.nsqds[1])
             nsq_cluster.kill(nsq_cluster.lookupds[0])
 
-        def test_all_is_as_it_was(nsq_topic, nsq_producer):
+        def test_all_is_as_it_was(nsq_cluster, nsq_topic, nsq_producer):
+            assert all(each.listening for each in nsq_cluster.nsqds + nsq_cluster.lookupds)
             for _ in range(10):
                 assert nsq_producer.publish(nsq_topic, b"x").attempts == 1
 
@@ -169,6 +170,9 @@ def test_an_outbox_needs_no_server(run):
         def application(order):
             nsqsmart.publish("orders", b"order %d" % order, key="customer-7")
 
+        def test_somebody_records_without_the_fixture():
+            RecordingProducer(outbox).publish("orders", b"order 5", key="customer-7")
+
         def test_first(nsq_outbox, monkeypatch):
             monkeypatch.setattr(socket, "socket", None)
             application(5)
@@ -184,7 +188,7 @@ def test_an_outbox_needs_no_server(run):
             assert nsqsmart.publish.__module__ == "nsqsmart.client.shared_producer"
         """
     )
-    assert "3 passed" in out
+    assert "4 passed" in out
 
 
 def test_the_cluster_can_be_chosen(run):

@@ -201,6 +201,18 @@ def test_a_connection_ends_behind_so_many_bytes(proxy, direction):
     assert len(got) == (20 if direction is DOWN else 0)
 
 
+def test_an_rst_is_one_and_an_end_is_none(proxy):
+    proxy.add(on("IDENTIFY").cut())
+    with raw(proxy) as sock:
+        sock.sendall(commands.MAGIC_V2 + commands.identify(b"{}"))
+        with pytest.raises(ConnectionResetError):
+            sock.recv(1)
+    proxy.add(on("IDENTIFY").close())
+    with raw(proxy) as sock:
+        sock.sendall(commands.MAGIC_V2 + commands.identify(b"{}"))
+        assert sock.recv(1) == b""
+
+
 def test_bytes_are_counted_where_nothing_can_be_told_apart(cluster, proxy):
     options = {"snappy": True, "address_map": proxy.address_map, "publish_attempts": 1}
     with nsqsmart.Producer(cluster.url, **options) as producer:
