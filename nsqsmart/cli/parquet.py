@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from nsqsmart import Message
 from nsqsmart.cli.file_names import FileNames
 from nsqsmart.cli.writing import link
 from nsqsmart.errors import ConfigError
+
+_MICRO = 1000
 
 
 class ParquetFiles:
@@ -68,31 +70,37 @@ class ParquetFiles:
         """Nothing is ever open."""
 
     def _table(self, messages: Sequence[Message]) -> Any:
-        arrow = self._arrow
-        unsigned = arrow.uint64()
-        columns = {
-            "topic": (arrow.string(), [each.topic for each in messages]),
-            "partition": (arrow.int32(), [each.partition for each in messages]),
-            "id": (arrow.string(), [_id(each) for each in messages]),
-            "internal_id": (unsigned, [_redesigned(each, each.internal_id) for each in messages]),
-            "trace_id": (unsigned, [_redesigned(each, each.trace_id) or None for each in messages]),
-            "timestamp": (
-                arrow.timestamp("ns", tz="UTC"),
-                [each.timestamp for each in messages],
-            ),
-            "attempts": (arrow.int32(), [each.attempts for each in messages]),
-            "body": (arrow.binary(), [each.body for each in messages]),
+        """A row for each, in the columns of the Spark source; ids are signed as Spark has them."""
+        pa = self._arrow
+        number, whole, text = pa.int32(), pa.int64(), pa.string()
+        columns: dict[str, tuple[Any, Callable[[Message], object]]] = {
+            "value": (pa.binary(), lambda each: each.body),
+            "topic": (text, lambda each: each.topic),
+            "channel": (text, lambda each: each.channel),
+            "partition": (number, lambda each: each.partition),
+            "message_id": (text, _id),
+            "internal_id": (whole, lambda each: _redesigned(each, each.internal_id)),
+            "trace_id": (whole, lambda each: _redesigned(each, each.trace_id)),
+            "offset": (whole, lambda each: each.offset),
+            "size": (number, lambda each: each.size),
+            "timestamp": (pa.timestamp("us", tz="UTC"), lambda each: each.timestamp // _MICRO),
+            "timestamp_ns": (whole, lambda each: each.timestamp),
+            "attempts": (number, lambda each: each.attempts),
+            "nsqd": (text, lambda each: each.nsqd),
         }
-        arrays = [arrow.array(values, kind) for kind, values in columns.values()]
-        return arrow.table(arrays, names=list(columns))
+        arrays = [pa.array(map(value, messages), kind) for kind, value in columns.values()]
+        return pa.table(arrays, names=list(columns))
 
 
 def _id(message: Message) -> str:
-    """As the server writes it: text of an original nsqd, else the hexadecimal digits."""
-    if message.partition is None:
-        return message.id.decode("ascii", "replace")
+    """Of an original nsqd 16 characters, of a redesigned one the digits of two numbers."""
+    if message.partition is None and message.id.isascii():
+        return message.id.decode()
     return message.id.hex()
 
 
 def _redesigned(message: Message, value: int) -> int | None:
-    return None if message.partition is None else value
+    """As a signed number of 64 bits; an original server has none."""
+    if message.partition is None:
+        return None
+    return value if value < 1 << 63 else value - (1 << 64)

@@ -20,6 +20,7 @@ from nsqsmart.cli.writing import AppendedFiles, Rotation
 from nsqsmart.config import resolve
 
 _INTERRUPTED = 130
+_IN_FLIGHT = 200
 _FORMATS = {"lines": "", "json": "", "parquet": ".parquet"}
 _ABOUT = """\
 Write the messages of topics to files. A message is finished only when it is on the disk (fsync):
@@ -91,8 +92,12 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.format == "parquet" and (chosen.gzip or chosen.rotate_size or chosen.rotate_interval):
         raise UsageError("--format parquet: each batch is a file, neither gzipped nor rotated")
     address, options = flags.address_of(chosen), flags.client_options(chosen, ConsumerConfig)
+    most = options.get("max_in_flight", _IN_FLIGHT)
+    if chosen.n:
+        # What is not to be written need not come.
+        options["max_in_flight"] = most = min(chosen.n, most)
     options.setdefault("batch_max_delay", chosen.sync_interval)
-    options.setdefault("batch_max_messages", options.get("max_in_flight", 200))
+    options.setdefault("batch_max_messages", most)
     config = resolve(ConsumerConfig, address, options | {"workers": 1})[1]
     with Ending() as ending:
         filing = Filing(chosen, address, config, ending, lambda topic: _files(chosen, topic))

@@ -114,8 +114,7 @@ class AppendedFiles:
         if self._gzip_level is not None:
             data = gzip.compress(data, self._gzip_level)
         try:
-            self._file.write(data)
-            os.fsync(self._file.fileno())
+            _put(self._file, data)
         except OSError as error:
             # What fsync failed on may be on disk or not: nothing may be written behind it.
             self._broken = OSError(error.errno, f"{error.strerror}: {self._path}")
@@ -156,6 +155,15 @@ class AppendedFiles:
         self._good = _cut_torn_end(file)
         self._file, self._path, self._opened = file, path, monotonic()
         return True
+
+
+def _put(file: BinaryIO, data: bytes) -> None:
+    """Write all of it, and return when it is on the disk."""
+    rest = memoryview(data)
+    while rest:
+        # A raw file may take a part: there is no buffer that could fail later.
+        rest = rest[file.write(rest) :]
+    os.fsync(file.fileno())
 
 
 def _lock(file: io.FileIO) -> bool:
