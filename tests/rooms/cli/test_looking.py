@@ -243,3 +243,32 @@ def test_a_terminal_gets_a_live_table_unless_told_otherwise(filled, no_color):
     os.close(ours)
     assert b"orders" in shown
     assert (b"\x1b[" in shown) == (not no_color)
+
+
+BAR = "from nsqsmart.cli import main; raise SystemExit(main())"
+NO_RICH = "import sys; sys.modules['rich'] = None; " + BAR
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo terminals here")
+@pytest.mark.parametrize(
+    ("code", "environment", "shown"),
+    [(BAR, {}, True), (BAR, {"NO_COLOR": "1"}, False), (NO_RICH, {}, False)],
+    ids=["rich", "NO_COLOR", "without rich"],
+)
+def test_a_bar_is_for_who_watches_stderr(cluster, tmp_path, code, environment, shown):
+    pytest.importorskip("rich")
+    file = tmp_path / "lines"
+    file.write_bytes(b"x\n" * 2000)
+    ours, theirs = os.openpty()
+    result = subprocess.run(
+        [sys.executable, "-c", code, "pub", "orders", "--file", file, "--url", cluster.url],
+        stdout=subprocess.PIPE, stderr=theirs, timeout=30,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80", **environment},
+    )  # fmt: skip
+    os.write(theirs, b"end")
+    os.close(theirs)
+    seen = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert (result.returncode, result.stdout) == (0, b"")
+    assert (b"pub orders" in seen) == shown
+    assert shown or seen == b"end"
