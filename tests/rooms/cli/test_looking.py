@@ -15,6 +15,8 @@ from nsqsmart.cli.tables import table
 from nsqsmart.embedded import Cluster
 from tests.helpers import eventually
 
+ONE = pytest.mark.parametrize("cluster", ["redesigned"], indirect=True)
+
 
 @pytest.fixture
 def filled(cluster):
@@ -36,6 +38,7 @@ def test_stat_says_what_the_admin_says(filled, nsqsmart):
     assert "ingress" not in row
 
 
+@ONE
 def test_stat_as_a_table(filled, nsqsmart):
     code, out, err = nsqsmart("stat", "orders", "billing", "--url", filled.url)
     head, row = out.splitlines()
@@ -73,6 +76,7 @@ def test_stat_has_rates_with_an_interval(filled, nsqsmart):
     assert {report["channels"][0]["ingress"] for report in reports} == {0.0}
 
 
+@ONE
 def test_stat_rates_count_what_came_and_went(cluster, nsqsmart):
     cluster.create_topic("orders")
     cluster.create_channel("orders", "billing")
@@ -107,6 +111,7 @@ def test_stat_names_the_nsqd_that_gave_none(redesigned, nsqsmart):
     redesigned.wake(redesigned.nsqds[0])
 
 
+@ONE
 def test_a_reader_that_leaves_ends_stat_quietly(filled, nsqsmart):
     program = nsqsmart.start("stat", "--interval", "50ms", "--url", filled.url)
     program.stdout.readline()
@@ -126,6 +131,7 @@ def test_lookup_of_everything(filled, nsqsmart):
     assert "  orders" in out
 
 
+@ONE
 def test_lookup_of_a_lone_nsqd_says_what_it_cannot_know(filled, nsqsmart):
     code, out, _ = nsqsmart("lookup", "--nsqd-tcp-address", filled.nsqds[0].name)
     assert code == 0
@@ -227,6 +233,7 @@ def test_a_table_puts_figures_to_the_right():
     ]
 
 
+@ONE
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo terminals here")
 @pytest.mark.parametrize("no_color", [False, True])
 def test_a_terminal_gets_a_live_table_unless_told_otherwise(filled, no_color):
@@ -249,6 +256,7 @@ BAR = "from nsqsmart.cli import main; raise SystemExit(main())"
 NO_RICH = "import sys; sys.modules['rich'] = None; " + BAR
 
 
+@ONE
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo terminals here")
 @pytest.mark.parametrize(
     ("code", "environment", "shown"),

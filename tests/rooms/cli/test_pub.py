@@ -13,18 +13,22 @@ from nsqsmart.cli.lines import Lines, read_delimiter
 from nsqsmart.errors import ConfigError
 from tests.helpers import eventually
 
+ONE = pytest.mark.parametrize("cluster", ["redesigned"], indirect=True)
+
 
 def test_words_are_stored_and_nothing_is_said(cluster, nsqsmart, bodies):
     assert nsqsmart("pub", "orders", "one", "two", "--url", cluster.url) == (0, "", "")
     assert sorted(bodies(cluster, "orders")) == [b"one", b"two"]
 
 
+@ONE
 def test_words_may_stand_between_flags(cluster, nsqsmart, bodies):
     code, _, err = nsqsmart("pub", "--url", cluster.url, "orders", "--rate", "1000", "one", "two")
     assert (code, err) == (0, "")
     assert len(bodies(cluster, "orders")) == 2
 
 
+@ONE
 def test_with_the_flag_every_word_is_a_message(cluster, nsqsmart, bodies):
     assert nsqsmart("pub", "-topic", "orders", "--url", cluster.url, "one")[0] == 0
     assert bodies(cluster, "orders") == [b"one"]
@@ -117,6 +121,7 @@ def test_a_server_that_is_away_is_worth_retrying(nsqsmart):
     assert err.count("\n") == 1
 
 
+@ONE
 def test_the_deadline_holds_for_stdin_that_never_ends(cluster, nsqsmart):
     program = nsqsmart.start("pub", "orders", "--url", cluster.url, "--deadline", "1")
     program.stdin.write(b"one\n")
@@ -125,12 +130,14 @@ def test_the_deadline_holds_for_stdin_that_never_ends(cluster, nsqsmart):
     assert b"the deadline of 1 s is over; 1 stored" in program.stderr.read()
 
 
+@ONE
 def test_the_rate_is_kept(cluster, nsqsmart):
     begun = time.monotonic()
     assert nsqsmart("pub", "orders", *"abcdef", "--rate", "20", "--url", cluster.url)[0] == 0
     assert time.monotonic() - begun >= 0.25
 
 
+@ONE
 def test_a_rate_that_takes_too_long_meets_the_deadline(cluster, nsqsmart):
     code, _, err = nsqsmart(
         "pub", "orders", *"abc", "--rate", "1", "--deadline", "1.5", "--url", cluster.url
@@ -139,6 +146,7 @@ def test_a_rate_that_takes_too_long_meets_the_deadline(cluster, nsqsmart):
     assert "2 stored" in err
 
 
+@ONE
 def test_a_line_is_answered_before_the_next_one_is_typed(cluster, nsqsmart):
     program = nsqsmart.start("pub", "orders", "--url", cluster.url, "--json")
     program.stdin.write(b"one\n")
@@ -148,6 +156,7 @@ def test_a_line_is_answered_before_the_next_one_is_typed(cluster, nsqsmart):
     assert program.wait(20) == 0
 
 
+@ONE
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_two_seconds_and_says_what_was_left(cluster, nsqsmart, bodies, number):
     program = nsqsmart.start("pub", "orders", "--url", cluster.url)
@@ -178,6 +187,7 @@ def test_a_hung_server_does_not_hold_up_ctrl_c(redesigned, nsqsmart, bodies):
         redesigned.wake(nsqd)
 
 
+@ONE
 def test_a_reader_that_left_ends_it(cluster, nsqsmart):
     program = nsqsmart.start("pub", "orders", "--url", cluster.url, "--json")
     program.stdout.close()

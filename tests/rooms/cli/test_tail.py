@@ -11,6 +11,8 @@ import pytest
 from nsqsmart import Admin, Producer
 from tests.helpers import eventually
 
+ONE = pytest.mark.parametrize("cluster", ["redesigned"], indirect=True)
+
 
 def listening(cluster, topic):
     """Whether somebody listens to *topic*."""
@@ -45,6 +47,7 @@ def test_bodies_as_they_are_and_an_end_after_n(cluster, tail):
     assert out == b"one\n\xff\n two\n"
 
 
+@ONE
 def test_its_channel_vanishes_with_it(cluster, tail):
     program = tail("-n", "1")
     (channel,) = Admin(cluster.url).stats("orders").topics[0].channels
@@ -64,6 +67,7 @@ def test_json_has_what_is_known_of_a_message(cluster, tail):
     assert ("partition" in first) == (cluster.dialect == "redesigned")
 
 
+@ONE
 def test_topics_in_front_grep_and_go_flags(cluster, nsqsmart):
     for topic in ("orders", "clicks"):
         cluster.create_topic(topic)
@@ -109,6 +113,7 @@ def test_one_partition_alone(redesigned, nsqsmart):
     assert program.communicate(timeout=20)[0] == b"1\n3\n"
 
 
+@ONE
 def test_a_reader_that_leaves_ends_it_quietly(cluster, tail):
     program = tail()
     publish(cluster, b"one")
@@ -119,6 +124,7 @@ def test_a_reader_that_leaves_ends_it_quietly(cluster, tail):
     assert program.stderr.read() == b""
 
 
+@ONE
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_drains_and_says_how_many(cluster, tail, number):
     program = tail()
@@ -140,6 +146,7 @@ def test_ctrl_c_while_nobody_answers(nsqsmart):
     assert time.monotonic() - begun < 2
 
 
+@ONE
 def test_a_stuck_reader_holds_it_up_until_the_second_ctrl_c(cluster, tail):
     program = tail()
     publish(cluster, b"x" * 500_000)
@@ -154,6 +161,7 @@ def test_a_stuck_reader_holds_it_up_until_the_second_ctrl_c(cluster, tail):
     assert time.monotonic() - begun < 2
 
 
+@ONE
 def test_a_channel_that_cannot_be_is_refused_at_once(cluster, nsqsmart):
     code, _, err = nsqsmart("tail", "orders", "--channel", "no channel", "--url", cluster.url)
     assert code == 1
