@@ -55,8 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if name and not name.startswith("-"):
                 parser.suggest(name, _COMMANDS, "command")
             parser.parse_args(given)
-        except KeyboardInterrupt:
-            print("\nnsqsmart: interrupted", file=sys.stderr)
+        except KeyboardInterrupt as interrupt:
+            # A command that has told what was left passes it on.
+            if not interrupt.args:
+                print("\nnsqsmart: interrupted", file=sys.stderr)
+            _flush_what_goes()
             return _INTERRUPTED
     return 0
 
@@ -95,6 +98,17 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, PublishError):
         return RETRY_LATER if error.retryable else 1
     return RETRY_LATER if isinstance(error, TransportError) else 1
+
+
+def _flush_what_goes() -> None:
+    """Whoever reads stdout may have stopped doing so: the end of the process must not wait."""
+    try:
+        os.set_blocking(sys.stdout.fileno(), False)
+        sys.stdout.flush()
+    except OSError:
+        _drop_stdout()
+    else:
+        os.set_blocking(sys.stdout.fileno(), True)
 
 
 def _drop_stdout() -> None:

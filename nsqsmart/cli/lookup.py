@@ -9,7 +9,7 @@ from typing import Any
 from nsqsmart import Admin, AdminConfig
 from nsqsmart.cli import flags
 from nsqsmart.cli.parsing import Commands, Parser
-from nsqsmart.cli.tables import table
+from nsqsmart.cli.tables import plural, table
 from nsqsmart.errors import ConfigError
 
 _UNKNOWN = "unknown"
@@ -95,17 +95,13 @@ def _topic_text(found: dict[str, Any]) -> str:
     kinds = [name for name in ("ordered", "extend_support") if found[name]]
     facts = ", ".join(
         [
-            _plural(len(found["partitions"]), "partition"),
-            _plural(found["replicas"], "replica"),
+            plural(len(found["partitions"]), "partition"),
+            plural(found["replicas"], "replica"),
             *kinds,
         ]
     )
     rows = [[each["partition"], each["leader"] or "none"] for each in found["partitions"]]
     return "\n".join([f"{found['topic']}: {facts}", *table(["partition", "leader"], rows)])
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _print_everything(found: dict[str, Any]) -> None:

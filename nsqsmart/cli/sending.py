@@ -90,8 +90,9 @@ class Sender:
             return 1
         except KeyboardInterrupt:
             self._give_up()
-            self._say(f"interrupted: {self._story(messages)}")
-            raise
+            story = f"interrupted: {self._story(messages)}"
+            self._say(story)
+            raise KeyboardInterrupt(story) from None
         if self._failures:
             number, first = self._failures[0]
             more = len(self._failures) - 1

@@ -24,6 +24,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
     return lines
 
 
+def plural(count: int, noun: str) -> str:
+    """``1 file``, ``2,000 files``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def _text(cell: Cell) -> str:
     if cell is None:
         return "-"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import re
 import sys
@@ -13,6 +14,7 @@ from nsqsmart.cli import flags
 from nsqsmart.cli.ending import Ending, consume, left
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.records import line, record
+from nsqsmart.cli.tables import plural
 from nsqsmart.config import resolve
 
 _INTERRUPTED = 130
@@ -65,10 +67,8 @@ def run(chosen: argparse.Namespace) -> int:
         reports = consume(consumers, ending, close_timeout=config.close_timeout)
     if not ending.interrupted:
         return 0
-    print(
-        f"nsqsmart tail: interrupted: {printer.shown} messages printed{left(reports)}",
-        file=sys.stderr,
-    )
+    story = f"{plural(printer.shown, 'message')} printed{left(reports)}"
+    print(f"nsqsmart tail: interrupted: {story}", file=sys.stderr)
     return _INTERRUPTED
 
 
@@ -90,8 +90,7 @@ class _Printer:
             if self._done:
                 raise Requeue(0.0, backoff=False)
             try:
-                sys.stdout.buffer.write(self._text(message))
-                sys.stdout.buffer.flush()
+                _write(self._text(message))
             except OSError as error:
                 self._done = True
                 self._ending.end(error)
@@ -112,6 +111,13 @@ class _Printer:
             return line(record(message))
         topic = f"{message.topic} | ".encode() if self._chosen.print_topic else b""
         return topic + message.body + b"\n"
+
+
+def _write(data: bytes) -> None:
+    """To stdout past its buffer: a thread stuck there would abort the interpreter at its end."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(sys.stdout.fileno(), rest) :]
 
 
 def _pattern(text: str) -> re.Pattern[bytes]:

@@ -16,6 +16,7 @@ from nsqsmart.cli.filing import Files, Filing, Finder
 from nsqsmart.cli.parquet import ParquetFiles
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.records import line, record
+from nsqsmart.cli.tables import plural
 from nsqsmart.cli.writing import AppendedFiles, Rotation
 from nsqsmart.config import resolve
 
@@ -107,8 +108,8 @@ def run(chosen: argparse.Namespace) -> int:
         print(json.dumps({"messages": filing.written, "files": list(map(str, filing.closed))}))
     if not ending.interrupted:
         return 0
-    story = f"{filing.written} messages written to {len(filing.closed)} files{left(reports)}"
-    print(f"nsqsmart to-file: interrupted: {story}", file=sys.stderr)
+    story = f"{plural(filing.written, 'message')} in {plural(len(filing.closed), 'file')}"
+    print(f"nsqsmart to-file: interrupted: {story}{left(reports)}", file=sys.stderr)
     return _INTERRUPTED
 
 

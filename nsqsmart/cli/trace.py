@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nsqsmart.cli import flags
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
-from nsqsmart.cli.tables import table
+from nsqsmart.cli.tables import plural, table
 from nsqsmart.cli.trace_events import Event, Life, find_lives
 from nsqsmart.errors import ConfigError
 
@@ -57,7 +57,7 @@ def run(chosen: argparse.Namespace) -> int:
     if not lives:
         kind = "internal id" if chosen.internal else "trace id"
         where = f" of topic {chosen.topic}" if chosen.topic else ""
-        raise ConfigError(f"no message{where} with {kind} {number} in {files} files")
+        raise ConfigError(f"no message{where} with {kind} {number} in {plural(files, 'file')}")
     for life in lives:
         if chosen.json:
             print(json.dumps(life.record()))

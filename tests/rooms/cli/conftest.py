@@ -36,19 +36,19 @@ def redesigned() -> Iterator[Cluster]:
 class Commands:
     """Runs ``nsqsmart`` in this process, or as a program."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-        self._capsys = capsys
+    def __init__(self, capture: pytest.CaptureFixture[str], folder: Path) -> None:
+        self._capture = capture
         self._folder = folder
         self._running: list[Popen] = []
 
     def __call__(self, *arguments: object) -> tuple[int, str, str]:
         """Exit code, stdout and stderr, in this process."""
-        self._capsys.readouterr()
+        self._capture.readouterr()
         try:
             code = main([str(each) for each in arguments])
         except SystemExit as error:
             code = int(error.code or 0)
-        out, err = self._capsys.readouterr()
+        out, err = self._capture.readouterr()
         assert "Traceback" not in err, err
         return code, out, err
 
@@ -61,11 +61,13 @@ class Commands:
     def start(self, *arguments: object, **keywords: Any) -> Popen:
         """As a program, with pipes."""
         keywords = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE} | keywords
+        # What is left in a buffer at the end is part of how a program ends.
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
         program = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "nsqsmart", *map(str, arguments)],
             cwd=self._folder,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**environment, "PYTHONPATH": str(ROOT)},
             **keywords,
         )
         self._running.append(program)
@@ -90,9 +92,9 @@ class Commands:
 
 
 @pytest.fixture
-def nsqsmart(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Commands]:
+def nsqsmart(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Commands]:
     """The command."""
-    commands = Commands(capsys, tmp_path)
+    commands = Commands(capfd, tmp_path)
     yield commands
     commands.end()
 

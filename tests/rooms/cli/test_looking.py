@@ -14,6 +14,7 @@ from nsqsmart import Admin, Producer
 from nsqsmart.cli.tables import table
 from nsqsmart.embedded import Cluster
 from tests.helpers import eventually
+from tests.programs import free_ports
 
 ONE = pytest.mark.parametrize("cluster", ["redesigned"], indirect=True)
 
@@ -280,3 +281,10 @@ def test_a_bar_is_for_who_watches_stderr(cluster, tmp_path, code, environment, s
     assert (result.returncode, result.stdout) == (0, b"")
     assert (b"pub orders" in seen) == shown
     assert shown or seen == b"end"
+
+
+def test_lookups_take_the_ports_they_are_given():
+    (port,) = free_ports(1)
+    with Cluster(lookupds=2, lookupd_ports=[port]) as cluster:
+        assert cluster.lookupds[0].http_address[1] == port
+        assert cluster.url.startswith(f"nsq+lookupd://127.0.0.1:{port},")

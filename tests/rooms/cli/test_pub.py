@@ -188,6 +188,24 @@ def test_a_hung_server_does_not_hold_up_ctrl_c(redesigned, nsqsmart, bodies):
 
 
 @ONE
+def test_ctrl_c_while_nobody_reads_the_receipts(cluster, nsqsmart, bodies, tmp_path):
+    file = tmp_path / "lines"
+    file.write_bytes(b"x\n" * 3000)
+    program = nsqsmart.start("pub", "orders", "--url", cluster.url, "--file", file, "--json")
+    before = -1
+    while before != len(bodies(cluster, "orders")) or before < 700:
+        # Until the pipe is full, and nothing more is published.
+        before = len(bodies(cluster, "orders"))
+        with pytest.raises(Exception, match="timed out"):
+            program.wait(0.3)
+    program.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    assert program.wait(20) == 130
+    assert time.monotonic() - begun < 2
+    assert b"stored" in program.stderr.read()
+
+
+@ONE
 def test_a_reader_that_left_ends_it(cluster, nsqsmart):
     program = nsqsmart.start("pub", "orders", "--url", cluster.url, "--json")
     program.stdout.close()

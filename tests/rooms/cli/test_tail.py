@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from nsqsmart import Admin, Producer
+from nsqsmart import Admin, Producer, Requeue
+from nsqsmart.cli.ending import Ending
+from nsqsmart.cli.tail import _Printer
 from tests.helpers import eventually
 
 ONE = pytest.mark.parametrize("cluster", ["redesigned"], indirect=True)
@@ -45,6 +49,16 @@ def test_bodies_as_they_are_and_an_end_after_n(cluster, tail):
     out, err = program.communicate(timeout=20)
     assert (program.returncode, err) == (0, b"")
     assert out == b"one\n\xff\n two\n"
+
+
+def test_what_comes_behind_the_last_one_is_given_back(capfdbinary):
+    chosen = argparse.Namespace(n=1, json=False, print_topic=False, grep=None, partition=None)
+    printer = _Printer(chosen, Ending())
+    message = SimpleNamespace(topic="orders", body=b"one", partition=None)
+    printer.show(message)
+    with pytest.raises(Requeue):
+        printer.show(message)
+    assert capfdbinary.readouterr().out == b"one\n"
 
 
 @ONE
@@ -134,7 +148,7 @@ def test_a_signal_drains_and_says_how_many(cluster, tail, number):
     begun = time.monotonic()
     assert program.wait(20) == 130
     assert time.monotonic() - begun < 2
-    assert program.stderr.read().decode() == "nsqsmart tail: interrupted: 1 messages printed\n"
+    assert program.stderr.read().decode() == "nsqsmart tail: interrupted: 1 message printed\n"
 
 
 def test_ctrl_c_while_nobody_answers(nsqsmart):

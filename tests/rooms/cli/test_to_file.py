@@ -135,7 +135,7 @@ def test_two_do_not_write_one_file(original, nsqsmart, tmp_path):
     eventually(lambda: unfinished(original) == 0, every=0.05)
     first.send_signal(signal.SIGTERM)
     assert first.wait(20) == 130
-    assert "200 messages written to 1 files" in first.stderr.read().decode()
+    assert "200 messages in 1 file" in first.stderr.read().decode()
     assert set((tmp_path / "orders.log").read_bytes().splitlines()) == set(lines(range(200)))
 
 

@@ -107,7 +107,7 @@ def test_a_trace_id_that_is_not_unique_names_several(logs, nsqsmart):
 
 def test_an_id_that_is_nowhere_and_a_log_that_is_not_there(logs, nsqsmart):
     code, _, err = nsqsmart("trace", "79", logs)
-    assert (code, err) == (1, "nsqsmart trace: no message with trace id 79 in 1 files\n")
+    assert (code, err) == (1, "nsqsmart trace: no message with trace id 79 in 1 file\n")
     code, _, err = nsqsmart("trace", "79", "missing*")
     assert code == 1
     assert "'missing*'" in err
