@@ -20,6 +20,8 @@ from tests.helpers import eventually
 from tests.postgres import run_postgres, why_not
 from tests.rooms.contrib.django.project import Project, ask, ask_all
 
+pytestmark = pytest.mark.timeout(180)  # processes, on machines that have others
+
 TOPIC = "orders"
 
 

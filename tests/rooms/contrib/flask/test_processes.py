@@ -19,6 +19,8 @@ from nsqsmart.embedded import Cluster
 from tests.helpers import ROOT, eventually
 from tests.programs import free_ports
 
+pytestmark = pytest.mark.timeout(180)  # processes, on machines that have others
+
 CONSUMING = "consuming; SIGINT or SIGTERM ends it"
 
 SHOP = """
