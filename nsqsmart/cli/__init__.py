@@ -38,6 +38,7 @@ _COMMANDS = {
     "copy": "copying",
     "bench": "bench",
     "trace": "trace",
+    "dash": "dash",
     "completion": "completion",
 }
 """Their modules; each has ``add_parser(commands)``, which sets ``run``."""
