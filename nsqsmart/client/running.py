@@ -90,15 +90,16 @@ def _wait(
 
 
 def _next(tokens: SimpleQueue[object], until: Callable[[], bool] | None) -> object:
-    """The next token; of *until* if that speaks first."""
-    if until is None:
-        return tokens.get()
+    """The next token; of *until* if that speaks first.
+
+    Waited for in turns: a signal that comes just before a wait begins does not end that one.
+    """
     while True:
         try:
             return tokens.get(timeout=_LOOK_EVERY)
         except Empty:
             try:
-                if until():
+                if until is not None and until():
                     return _ENOUGH
             except Exception as error:  # noqa: BLE001 - it is raised after the drain
                 return error
