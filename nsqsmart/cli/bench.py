@@ -22,6 +22,7 @@ _MESSAGES = 20_000
 _SIZE = 200
 _SMALLEST = 16
 _PATIENCE = 60.0
+_HASTE = 0.5
 _ABOUT = """\
 Publish messages and consume them at the same time, on a channel of its own, and print the rates
 and how long a message was on its way. Without --topic the topic is made for it and deleted behind
@@ -66,7 +67,7 @@ def run(chosen: argparse.Namespace) -> int:
         measured = Measurement(chosen.n, chosen.size, bar)
         options = flags.client_options(chosen, ConsumerConfig)
         consumer = Consumer(check_topic(topic), channel, measured.take, address=address, **options)
-        with consumer:
+        with in_haste(consumer.start()):
             measured.publish(producer, topic, one_by_one=chosen.one_by_one)
             measured.wait(_PATIENCE)
     report = measured.report()
@@ -85,12 +86,16 @@ def _own_topic(chosen: argparse.Namespace, address: str) -> Iterator[str]:
     if "+" not in address.partition("://")[0]:
         yield f"{name}#ephemeral"
         return
-    admin = Admin(address, **flags.client_options(chosen, AdminConfig))
+    options = flags.client_options(chosen, AdminConfig)
+    admin = Admin(address, **options)
     admin.create_topic(name, partitions=chosen.partitions)
     try:
         # A redesigned topic takes messages once it has a channel.
         admin.create_channel(name, "nsqsmart_bench")
         yield name
+    except KeyboardInterrupt:
+        admin = Admin(address, **{**options, "admin_timeout": _HASTE})
+        raise
     finally:
         try:
             admin.delete_topic(name)

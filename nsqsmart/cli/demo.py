@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import threading
 from pathlib import Path
 from time import monotonic
 
 from nsqsmart.cli.demo_run import Run, Workload
 from nsqsmart.cli.ledger import Ledger
 from nsqsmart.cli.printer import Printer
+from nsqsmart.cli.waiting import TURN, pause
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConfigError
 
@@ -127,7 +127,8 @@ def _keep(url: str, printer: Printer) -> None:
     printer.line(
         f"\nthe cluster stays up until Ctrl-C; in another terminal:\n  export NSQSMART_URL={url}"
     )
-    threading.Event().wait()
+    while True:
+        pause(TURN)
 
 
 def _count(text: str) -> int:

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from time import monotonic
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import nsqsmart
+from nsqsmart.cli.waiting import TURN
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_TICK = 0.5
 _HASTE = 0.5
 
 
@@ -57,7 +57,7 @@ class Ending:
         """End it, from any thread; *reason* is raised by whoever waits if it is an error."""
         self._tokens.put(reason if isinstance(reason, BaseException) else None)
 
-    def wait(self, timeout: float | None) -> bool:
+    def wait(self, timeout: float) -> bool:
         """Whether it has come to the end; after *timeout* seconds it has not."""
         if not self._ended:
             self._waiting = True
@@ -84,7 +84,7 @@ def consume(
         for consumer in consumers:
             consumer.on_end(ending.end)
             consumer.start()
-        while not ending.wait(_TICK):
+        while not ending.wait(TURN):
             tick()
     finally:
         deadline = monotonic() + close_timeout
@@ -98,16 +98,23 @@ def consume(
     return reports
 
 
+class Closable(Protocol):
+    """A Producer or a Consumer."""
+
+    def close(self, timeout: float | None = None) -> object:
+        """Wait so long for what is under way."""
+
+
 @contextmanager
-def in_haste(producer: nsqsmart.Producer) -> Iterator[nsqsmart.Producer]:
-    """Closes *producer*; after Ctrl-C without waiting for what is on its way."""
+def in_haste(client: Closable) -> Iterator[None]:
+    """Closes *client*; after Ctrl-C without waiting for what is under way."""
     try:
-        yield producer
+        yield
     except KeyboardInterrupt:
-        producer.close(timeout=_HASTE)
+        client.close(timeout=_HASTE)
         raise
     finally:
-        producer.close()
+        client.close()
 
 
 def left(reports: Sequence[nsqsmart.CloseReport]) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import codecs
 import os
-import select
 from collections import deque
-from time import monotonic
 
+from nsqsmart.cli.waiting import is_readable
 from nsqsmart.errors import ConfigError
 
 _CHUNK = 1 << 16
@@ -32,7 +31,7 @@ class Lines:
 
     def pauses(self) -> bool:
         """Whether nothing is there to be taken at this moment."""
-        return not (self._pieces or self._ended or self._ready(0.0))
+        return not (self._pieces or self._ended or is_readable(self._descriptor, 0.0))
 
     def take(self, until: float | None) -> bytes | None:
         """The next message, None at the end; raises TimeoutError at *until* (monotonic seconds).
@@ -51,7 +50,7 @@ class Lines:
             self._fill(until)
 
     def _fill(self, until: float | None) -> None:
-        if not self._ready(None if until is None else max(0.0, until - monotonic())):
+        if not is_readable(self._descriptor, until):
             raise TimeoutError
         data = os.read(self._descriptor, _CHUNK)
         self._ended = not data
@@ -68,9 +67,6 @@ class Lines:
         if self._ended and self._rest:
             self._pieces.append(bytes(self._rest))
             self._rest.clear()
-
-    def _ready(self, timeout: float | None) -> bool:
-        return bool(select.select([self._descriptor], [], [], timeout)[0])
 
 
 def read_delimiter(text: str) -> bytes:

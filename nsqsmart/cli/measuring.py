@@ -11,6 +11,7 @@ from typing import Any
 
 from nsqsmart import Message, Pending, Producer
 from nsqsmart.cli.progress import Bar
+from nsqsmart.cli.waiting import result_of
 
 _HEAD = struct.Struct(">Qd")
 _BEHIND = 4000
@@ -45,11 +46,11 @@ class Measurement:
             else:
                 waiting.append(producer.publish_async(topic, body))
             if len(waiting) > _MOST_WAITING:
-                waiting.popleft().result()
+                result_of(waiting.popleft())
             if number % _STEP == 0:
                 self._hold_back(number)
         for pending in waiting:
-            pending.result()
+            result_of(pending)
         self._published_at = monotonic()
         self._published = self._count
 

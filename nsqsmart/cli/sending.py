@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from nsqsmart import Pending, Producer, PublishError
 from nsqsmart.cli.progress import Bar
 from nsqsmart.cli.records import failure_record, line, receipt_record
+from nsqsmart.cli.waiting import pause, result_of
 from nsqsmart.errors import ConfigError
 
 RETRY_LATER = 75
@@ -146,7 +147,7 @@ class Sender:
         while self._waiting and (len(self._waiting) > most or self._waiting[0][1].done()):
             number, pending = self._waiting.popleft()
             try:
-                receipt = pending.result()
+                receipt = result_of(pending)
             except PublishError as error:
                 self._fail(number, error)
             else:
@@ -177,7 +178,7 @@ class Sender:
         self._due = max(self._due + 1 / self._manner.rate, now)
         if self._deadline is not None and self._due > self._deadline:
             raise TimeoutError
-        sleep(self._due - now)
+        pause(self._due - now)
 
     def _fail(self, number: int, error: PublishError) -> None:
         self._failures.append((number, error))

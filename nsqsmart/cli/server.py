@@ -12,6 +12,7 @@ from pathlib import Path
 from nsqsmart.cli import flags
 from nsqsmart.cli.ending import Ending
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
+from nsqsmart.cli.waiting import TURN
 from nsqsmart.embedded import Cluster
 from nsqsmart.embedded.cluster_options import ClusterOptions
 from nsqsmart.embedded.nsqd.hosting import OriginalTopics
@@ -80,7 +81,8 @@ def run(chosen: argparse.Namespace) -> int:
             print(json.dumps({"url": url, "dialect": chosen.dialect}), flush=True)
         else:
             _tell(chosen, url)
-        ending.wait(None)
+        while not ending.wait(TURN):
+            pass
     kept = f"kept in {chosen.data_path}" if chosen.data_path else "its messages are gone"
     print(f"nsqsmart server: ended; {kept}", file=sys.stderr)
     return _INTERRUPTED

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 from nsqsmart import Admin, AdminConfig
@@ -16,6 +16,7 @@ from nsqsmart.cli.figures import Row, rates, rows_of
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.progress import is_watched
 from nsqsmart.cli.tables import table
+from nsqsmart.cli.waiting import pause
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import check_channel, check_topic
 
@@ -73,7 +74,7 @@ def run(chosen: argparse.Namespace) -> int:
             if interval is None or reports == chosen.count:
                 break
             before, since = {row.place: row for row in rows}, now
-            sleep(interval)
+            pause(interval)
     return 0 if complete else RETRY_LATER
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -173,6 +174,21 @@ def test_bench_of_a_lone_nsqd_one_by_one(cluster, nsqsmart):
     )
     assert code == 0, err
     assert out.startswith("published  50 messages of 200 bytes")
+
+
+@pytest.mark.parametrize("hung", [False, True])
+def test_ctrl_c_ends_bench_also_while_a_server_hangs(redesigned, nsqsmart, hung):
+    program = nsqsmart.start("bench", "-n", "10000000", "--url", redesigned.url)
+    eventually(lambda: redesigned.log.of("SUB"), what="it has begun")
+    for nsqd in redesigned.nsqds if hung else ():
+        redesigned.hang(nsqd)
+    program.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    assert program.wait(30) == 130
+    assert time.monotonic() - begun < 2.5
+    for nsqd in redesigned.nsqds if hung else ():
+        redesigned.wake(nsqd)
+    assert hung or Admin(redesigned.url).topics() == []
 
 
 @pytest.mark.parametrize("dialect", ["original", "redesigned"])
