@@ -76,7 +76,7 @@ class Sender:
         self._as_json = as_json
         self._waiting: deque[tuple[int, Pending]] = deque()
         self._failures: list[tuple[int, PublishError]] = []
-        self._stored = 0
+        self._stored = (0, 0)  # how many, and the number of the last one
         self._due = 0.0
 
     def send_all(self, messages: Messages, bar: Bar | None = None) -> int:
@@ -145,14 +145,16 @@ class Sender:
     def _settle(self, most: int) -> None:
         """Until no more than *most* are on their way, and those in front have no answer."""
         while self._waiting and (len(self._waiting) > most or self._waiting[0][1].done()):
-            number, pending = self._waiting.popleft()
+            number, pending = self._waiting[0]
             try:
                 receipt = result_of(pending)
             except PublishError as error:
                 self._fail(number, error)
             else:
-                self._stored += 1
+                self._count(number)
                 self._tell(number, receipt_record(receipt))
+            # Not before: what an interrupt comes upon here is counted, or still there.
+            self._waiting.popleft()
         if self._as_json:
             sys.stdout.flush()
 
@@ -160,15 +162,22 @@ class Sender:
         """A moment for those on their way."""
         until = monotonic() + _PATIENCE
         while self._waiting:
+            number, pending = self._waiting[0]
             try:
-                self._waiting[0][1].result(max(0.0, until - monotonic()))
-            except TimeoutError:
-                return
+                pending.result(max(0.0, until - monotonic()))
             except PublishError:
                 pass
+            except TimeoutError:
+                return
             else:
-                self._stored += 1
+                self._count(number)
             self._waiting.popleft()
+
+    def _count(self, number: int) -> None:
+        """Message *number* is stored; to say so twice does no harm."""
+        count, last = self._stored
+        if number > last:
+            self._stored = (count + 1, number)
 
     def _await_turn(self) -> None:
         """Sleep as the rate wants it; raises TimeoutError where that is behind the deadline."""
@@ -191,7 +200,7 @@ class Sender:
     def _story(self, messages: Messages) -> str:
         """What became of the others."""
         unsure = f", {len(self._waiting)} without an answer yet" if self._waiting else ""
-        return f"{self._stored} stored{unsure}, nothing sent behind message {messages.number}"
+        return f"{self._stored[0]} stored{unsure}, nothing sent behind message {messages.number}"
 
     def _say(self, text: str) -> None:
         print(f"nsqsmart pub: {text}", file=sys.stderr)
