@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nsqsmart.client.requeue import Requeue
     from nsqsmart.client.running import run
     from nsqsmart.client.shared_producer import publish
+    from nsqsmart.client.spool import spool_status
     from nsqsmart.config import AdminConfig, ConsumerConfig, ProducerConfig
     from nsqsmart.errors import NsqError, Outcome, PublishError
     from nsqsmart.metrics import Metrics
@@ -63,6 +64,7 @@ __all__ = [
     "metrics",
     "publish",
     "run",
+    "spool_status",
     "tracing",
 ]
 
@@ -89,6 +91,7 @@ _HOMES = {
     "encode_json": "nsqsmart.client.arguments",
     "publish": "nsqsmart.client.shared_producer",
     "run": "nsqsmart.client.running",
+    "spool_status": "nsqsmart.client.spool",
 }
 
 

@@ -255,3 +255,9 @@ class PublishFailed(PublishError):
     """The last attempt failed and policy forbids another."""
 
     retryable = True
+
+
+class SpoolError(PublishError):
+    """A publish failed and could not be kept in the spool either: full, or the disk failed."""
+
+    retryable = True

@@ -39,6 +39,7 @@ _COMMANDS = {
     "bench": "bench",
     "trace": "trace",
     "dash": "dash",
+    "spool": "spool",
     "completion": "completion",
 }
 """Their modules; each has ``add_parser(commands)``, which sets ``run``."""

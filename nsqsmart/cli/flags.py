@@ -15,7 +15,7 @@ from nsqsmart.config.values import read_seconds
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import Address, check_topic
 
-_GIVEN = "option "
+GIVEN = "option "
 """Before the name of an option in the namespace: no flag of a command has a space."""
 _MOST = 1 << 53
 
@@ -107,7 +107,7 @@ def add_options(parser: Parser, *kinds: type[ClientConfig]) -> None:
         if row.kind is Kind.OBJECT or flag in parser._option_string_actions:  # noqa: SLF001
             continue
         shown[flag] = (name, row)
-        switch: dict[str, Any] = {"dest": _GIVEN + name, "default": argparse.SUPPRESS}
+        switch: dict[str, Any] = {"dest": GIVEN + name, "default": argparse.SUPPRESS}
         switch["help"] = argparse.SUPPRESS
         if row.kind is Kind.FLAG:
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, **switch)
@@ -141,9 +141,9 @@ def add_go_options(parser: Parser, flag: str, *kinds: type[ClientConfig]) -> Non
 def client_options(chosen: argparse.Namespace, kind: type[ClientConfig]) -> dict[str, Any]:
     """The options of *kind* that were given as flags."""
     given = {
-        name.removeprefix(_GIVEN): value
+        name.removeprefix(GIVEN): value
         for name, value in vars(chosen).items()
-        if name.startswith(_GIVEN)
+        if name.startswith(GIVEN)
     }
     for flag in ("producer_opt", "consumer_opt"):
         given |= dict(getattr(chosen, flag, ()))

@@ -21,7 +21,8 @@ from nsqsmart.names import check_partition, check_topic
 
 _ABOUT = """\
 Publish to TOPIC the MESSAGES, or each line of a file, or of what comes on stdin. Silent when all
-of them are stored. Exit code 0: all stored; 1: refused; 75: worth retrying later; 2: usage.
+of them are stored. Exit code 0: all stored, or spooled with --spool DIR (see nsqsmart spool);
+1: refused; 75: worth retrying later; 2: usage.
 """
 
 
@@ -52,6 +53,13 @@ def add_parser(commands: Commands[Parser]) -> None:
     parser.add_argument("--rate", type=flags.count, metavar="N", help="at most N messages a second")
     parser.add_argument(
         "--deadline", type=flags.seconds, metavar="SECONDS", help="give up after so long: exit 75"
+    )
+    parser.add_argument(
+        "--spool",
+        dest=flags.GIVEN + "spool",
+        default=argparse.SUPPRESS,
+        metavar="DIR",
+        help="keep there what cannot be sent now; the next pub with it sends that first",
     )
     flags.add_json(parser, "print a receipt for each message, as one line of JSON")
     flags.add_address(parser)

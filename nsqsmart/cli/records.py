@@ -38,12 +38,13 @@ def receipt_record(receipt: Receipt) -> dict[str, Any]:
     found = {
         "topic": receipt.topic,
         "partition": receipt.partition,
-        "nsqd": receipt.nsqd,
+        "nsqd": receipt.nsqd or None,
         "attempts": receipt.attempts,
         "internal_id": _text(receipt.internal_id),
         "trace_id": _text(receipt.trace_id),
         "offset": _text(receipt.offset),
         "size": receipt.size,
+        "spooled": receipt.spooled or None,
     }
     return {name: value for name, value in found.items() if value is not None}
 

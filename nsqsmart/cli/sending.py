@@ -77,6 +77,7 @@ class Sender:
         self._waiting: deque[tuple[int, Pending]] = deque()
         self._failures: list[tuple[int, PublishError]] = []
         self._stored = (0, 0)  # how many, and the number of the last one
+        self._spooled = 0
         self._due = 0.0
 
     def send_all(self, messages: Messages, bar: Bar | None = None) -> int:
@@ -151,7 +152,10 @@ class Sender:
             except PublishError as error:
                 self._fail(number, error)
             else:
-                self._count(number)
+                if receipt.spooled:
+                    self._spooled += 1
+                else:
+                    self._count(number)
                 self._tell(number, receipt_record(receipt))
             # Not before: what an interrupt comes upon here is counted, or still there.
             self._waiting.popleft()
@@ -200,7 +204,9 @@ class Sender:
     def _story(self, messages: Messages) -> str:
         """What became of the others."""
         unsure = f", {len(self._waiting)} without an answer yet" if self._waiting else ""
-        return f"{self._stored[0]} stored{unsure}, nothing sent behind message {messages.number}"
+        kept = f", {self._spooled} spooled" if self._spooled else ""
+        stored = self._stored[0]
+        return f"{stored} stored{kept}{unsure}, nothing sent behind message {messages.number}"
 
     def _say(self, text: str) -> None:
         print(f"nsqsmart pub: {text}", file=sys.stderr)

@@ -22,10 +22,14 @@ from nsqsmart.client.event_loops import warn_in_event_loop
 from nsqsmart.client.exiting import at_exit
 from nsqsmart.client.health import Health
 from nsqsmart.client.machinery import Machinery
+from nsqsmart.client.pending import Pending
 from nsqsmart.client.processes import PerProcess
+from nsqsmart.client.publication import Publication
+from nsqsmart.client.receipt import Receipt
 from nsqsmart.client.signals import interrupts
+from nsqsmart.client.spool import Flushed, Send, Spool
 from nsqsmart.config import ProducerConfig, resolve
-from nsqsmart.errors import ClientClosed
+from nsqsmart.errors import ClientClosed, ConfigError, PublishError
 from nsqsmart.names import check_topic
 from nsqsmart.net.handshake import make_greeting
 from nsqsmart.policy.routing import Key
@@ -49,6 +53,7 @@ class BaseProducer:
         self._endpoint, self._config = resolve(ProducerConfig, address, options, config=config)
         prepare_endpoint(self._endpoint)
         self._greeting = make_greeting(self._config)
+        self._spool = Spool(self._config.spool, self._config) if self._config.spool else None
         self._publish_timeout = self._config.publish_timeout
         self._trace = self._config.trace
         self._closed = False
@@ -125,6 +130,18 @@ class BaseProducer:
         return inspecting.partition_of(
             self._running(), topic, key, self._config.sharding, monotonic() + limit
         )
+
+    def flush_spool(self, timeout: float | None = None) -> list[Flushed]:
+        """Send what waits in the spool, topic by topic, for *timeout* seconds at most.
+
+        Default: ``publish_timeout``. Returns what came of each topic that had something: what a
+        server says is in its ``error``, and not raised. Raises :class:`ConfigError` without the
+        option ``spool``, and ClientClosed after :meth:`close`.
+        """
+        limit = self._publish_timeout if timeout is None else check_timeout(timeout)
+        if self._spool is None:
+            raise ConfigError("there is no spool to flush: give spool=FOLDER")
+        return self._spool.flush(self._running().publisher, monotonic() + limit)
 
     def ping(self, timeout: float | None = None) -> dict[str, float]:
         """Shake hands with every nsqd; returns the seconds it took by "host:port".
@@ -209,6 +226,22 @@ class BaseProducer:
             machinery.close(monotonic())
             raise ClientClosed("the Producer was closed")
         return machinery
+
+    def _send(self, send: Send, publication: Publication, deadline: float) -> Receipt:
+        """Publish by *send*; with a spool behind what waits in it."""
+        publisher = self._running().publisher
+        if self._spool is None:
+            return send(publisher, publication, deadline)
+        return self._spool.publish(send, publisher, publication, deadline)
+
+    def _settled(self, send: Send, publication: Publication, deadline: float) -> Pending:
+        """The same, and what came of it."""
+        pending = Pending(publication.topic, publication.bodies[0], publication, deadline, 0.0)
+        try:
+            pending.settle(self._send(send, publication, deadline))
+        except PublishError as error:
+            pending.settle(error)
+        return pending
 
     def _know(self, topic: str) -> None:
         """Check a topic's name once."""

@@ -75,6 +75,9 @@ class Producer(BaseProducer):
             delay: deliver it so many seconds from now, best effort. Original nsqds only.
             timeout: seconds for everything, retries included; default ``publish_timeout``.
 
+        With the option ``spool``, what cannot be sent now is kept on the disk, and the receipt
+        says ``spooled``; a later call sends it, before others of its topic.
+
         Raises:
             TypeError, ConfigError: an argument cannot be used; nothing was sent.
             PublishError: see its subclasses; ``outcome`` says whether it may be stored.
@@ -90,7 +93,7 @@ class Producer(BaseProducer):
         if machinery is None or self._closed:
             machinery = self._running()
         plain = (key, partition, trace_id, headers, tag, delay) == _PLAIN
-        if plain and not traces:
+        if plain and not traces and self._spool is None:
             now = monotonic()
             return publish_plain(machinery.publisher, topic, body, now, now + limit)
         publication = Publication(
@@ -104,7 +107,7 @@ class Producer(BaseProducer):
             tag=tag,
             delay=check_delay(delay),
         )
-        return publish(machinery.publisher, publication, monotonic() + limit)
+        return self._send(publish, publication, monotonic() + limit)
 
     def publish_async(
         self,
@@ -125,7 +128,8 @@ class Producer(BaseProducer):
         Unkeyed messages do not wait for each other's answers; keyed ones of a partition leave as
         one batch when the batch before is answered, so that their order survives retries. At most
         ``async_max_messages`` and ``async_max_bytes`` are on their way: then it waits, or with
-        ``on_full="raise"`` fails. The first call starts threads.
+        ``on_full="raise"`` fails. The first call starts threads; with a spool there are none: what
+        it returns is settled.
 
         Returns:
             a :class:`Pending`, whose ``result()`` returns or raises what :meth:`publish` would.
@@ -141,10 +145,10 @@ class Producer(BaseProducer):
             body = check_body(body)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
         traces = (self._trace or sampled(topic)) if trace is None else trace
-        asynchronous = self._running().asynchronous()
+        machinery = self._running()
         plain = (key, partition, trace_id, headers, tag, delay) == _PLAIN
-        if plain and not traces:
-            return asynchronous.submit_plain(topic, body, monotonic(), limit)
+        if plain and not traces and self._spool is None:
+            return machinery.asynchronous().submit_plain(topic, body, monotonic(), limit)
         publication = Publication(
             topic,
             (body,),
@@ -156,7 +160,9 @@ class Producer(BaseProducer):
             tag=tag,
             delay=check_delay(delay),
         )
-        return asynchronous.submit(publication, monotonic() + limit, limit)
+        if self._spool is not None:
+            return self._settled(publish, publication, monotonic() + limit)
+        return machinery.asynchronous().submit(publication, monotonic() + limit, limit)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until nothing of :meth:`publish_async` is on its way; whether that is so.
@@ -205,7 +211,7 @@ class Producer(BaseProducer):
         traces = (self._trace or sampled(topic)) if trace is None else trace
         publisher, now = self._running().publisher, monotonic()
         plain = key is None and partition is None and headers is None
-        if plain and not traces and not split:
+        if plain and not traces and not split and self._spool is None:
             return publish_plain_batch(publisher, topic, checked, now, now + limit)
         batch = Publication(
             topic,
@@ -218,7 +224,7 @@ class Producer(BaseProducer):
             batch=True,
         )
         send = publish_split if split else publish
-        return send(publisher, batch, now + limit)
+        return self._send(send, batch, now + limit)
 
 
 _CALLS = (

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 class Receipt:
     """Proof that an nsqd accepted the message: its OK to that very command arrived.
 
+    With one exception: ``spooled`` tells that no nsqd has it yet. It is on the disk, in the folder
+    that the option ``spool`` names, and ``nsqd`` is ``""``.
+
     ``nsqd`` is "host:port"; ``partition`` is None on an original server; ``attempts`` counts the
     tries it took, so more than one may mean a duplicate. Only a traced publish knows
     ``internal_id``, ``trace_id``, ``offset`` (bytes in the partition's log) and ``size`` (bytes
@@ -25,6 +28,7 @@ class Receipt:
     offset: int | None = None
     size: int | None = None
     count: int = 1
+    spooled: bool = False
 
     def share(self, number: int, trace_id: int) -> Receipt:
         """That of the message at *number* of a batch.

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from nsqsmart.client.producer import Producer
 from nsqsmart.client.receipt import Receipt
 
-_producers: list[Producer] = []
+_producers: dict[str | None, Producer] = {}
 
 
-def publish(topic: str, body: bytes, **arguments: Any) -> Receipt:
+def publish(
+    topic: str, body: bytes, *, spool: str | os.PathLike[str] | None = None, **arguments: Any
+) -> Receipt:
     """Publish with a Producer that is made on first use, and lives as long as the process.
 
     Its address and options come from the environment (``NSQSMART_URL`` and ``NSQSMART_*``). The
-    arguments, and what is raised, are those of :meth:`nsqsmart.Producer.publish`.
+    other arguments, and what is raised, are those of :meth:`nsqsmart.Producer.publish`.
+
+    Args:
+        spool: the option of that name: a folder for what cannot be sent now. Each folder has a
+            producer of its own.
     """
-    if not _producers:
-        # Two threads may get here at once: the first one in the list is used, by both.
-        _producers.append(Producer())
-    return _producers[0].publish(topic, body, **arguments)
+    folder = None if spool is None else os.fspath(spool)
+    producer = _producers.get(folder)
+    if producer is None:
+        # Two threads may get here at once: one producer is used, by both.
+        made = Producer() if folder is None else Producer(spool=folder)
+        producer = _producers.setdefault(folder, made)
+    return producer.publish(topic, body, **arguments)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from nsqsmart.config.common import ClientConfig
 from nsqsmart.config.filters import check_filter
 from nsqsmart.config.table import choice, flag, integer, place, seconds, text, thing
+from nsqsmart.config.values import Kind
 from nsqsmart.errors import ConfigError
 
 MAX_TAG: Final = 100
@@ -68,6 +69,14 @@ class ProducerConfig(ClientConfig):
     )
     close_timeout: float = seconds(
         10.0, "Longest time for close() to end what is under way.", minimum=0, maximum=3600
+    )
+    spool: str | None = text(
+        "Folder for what cannot be sent now: it is written there, and sent by a later publish or "
+        "nsqsmart spool flush. None: an error is raised.",
+        kind=Kind.PATH,
+    )
+    spool_max_bytes: int = integer(
+        256 << 20, "Most bytes in the spool.", minimum=4096, maximum=1 << 50
     )
 
 

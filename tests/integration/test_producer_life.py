@@ -124,10 +124,10 @@ def test_connections_to_an_nsqd_that_nobody_lists_any_more_are_ended(cluster):
 
 def test_the_module_has_a_producer_of_its_own(cluster, monkeypatch):
     monkeypatch.setenv("NSQSMART_URL", cluster.url)
-    monkeypatch.setattr(shared_producer, "_producers", [])
+    monkeypatch.setattr(shared_producer, "_producers", {})
     assert nsqsmart.publish("t", b"x", key="k").partition is not None
     assert nsqsmart.publish("t", b"y").attempts == 1
-    (producer,) = shared_producer._producers
+    (producer,) = shared_producer._producers.values()
     producer.close()
 
 

@@ -167,6 +167,7 @@ def test_a_publish_error_keeps_all_it_was_told(error: type[PublishError]) -> Non
 
 def test_which_publish_may_succeed_later() -> None:
     assert {each.__name__ for each in PUBLISH_ERRORS if each.retryable} == {
+        "SpoolError",
         "TopicNotExist",
         "TopicHasNoChannel",
         "PartitionUnavailable",

@@ -1,0 +1,96 @@
+"""What of a spool goes next, and how far it has been sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from nsqsmart.policy import spool_plan
+from nsqsmart.policy.spool_plan import Progress, batches, read_progress, window
+from nsqsmart.wire.spool_records import Placed, SpoolRecord
+
+
+def placed(*records: SpoolRecord) -> list[Placed]:
+    return [Placed(record, 16 + 10 * n, 26 + 10 * n) for n, record in enumerate(records)]
+
+
+def bodies(found: list[list[Placed]]) -> list[str]:
+    return ["".join(each.record.body.decode() for each in batch) for batch in found]
+
+
+def plain(text: str, **more) -> list[SpoolRecord]:
+    return [SpoolRecord(letter.encode(), 1, **more) for letter in text]
+
+
+def by_key(record: SpoolRecord) -> object:
+    return record.key
+
+
+def test_what_was_encoded_is_read():
+    progress = Progress(3, 170, frozenset({190, 210}))
+    assert read_progress(progress.encode()) == progress
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"segment":1,"offset":2}',
+        b'{"segment":1,"offset":-2,"done":[]}',
+        b'{"segment":1.5,"offset":2,"done":[]}',
+        b'{"segment":1,"offset":2,"done":["x"]}',
+        b'{"segment":1,"offset":2,"done":[[]]}',
+    ],
+)
+def test_garbage_is_no_progress(data: bytes):
+    assert read_progress(data) is None
+
+
+def test_what_is_sent_in_order_moves_the_offset():
+    records = placed(*plain("abc"))
+    assert Progress(1, 16).settle(records, records[:2]) == Progress(1, 36)
+    assert Progress(1, 16).settle(records, records) == Progress(1, 46)
+
+
+def test_what_is_sent_in_several_commands():
+    records = placed(*plain("abc"))
+    progress = Progress(1, 16)
+    for each in records:
+        progress = progress.settle(records, [each])
+    assert progress == Progress(1, 46)
+
+
+def test_what_is_sent_out_of_turn_is_remembered():
+    records = placed(*plain("abc"))
+    progress = Progress(1, 16).settle(records, records[1:2])
+    assert progress == Progress(1, 16, frozenset({26}))
+    assert progress.settle(records, records[:1]) == Progress(1, 36)
+
+
+def test_what_goes_to_one_place_goes_in_one_command_and_in_order():
+    records = placed(*(SpoolRecord(b"%d" % n, 1, key="ab"[n % 2]) for n in range(6)), *plain("xy"))
+    assert bodies(batches(records, by_key)) == ["024", "135", "xy"]
+
+
+def test_another_manner_ends_a_command_and_keeps_the_order():
+    records = placed(
+        *plain("a"), *plain("b", trace_id=1), *plain("c"), *plain("de", headers={"x": 1})
+    )
+    assert bodies(batches(records, by_key)) == ["a", "b", "c", "de"]
+
+
+def test_a_delayed_one_goes_alone():
+    records = placed(*plain("ab", delay=5), *plain("cd"))
+    assert bodies(batches(records, by_key)) == ["a", "b", "cd"]
+
+
+def test_a_window_is_bounded_in_number_and_size(monkeypatch):
+    monkeypatch.setattr(spool_plan, "WINDOW_MESSAGES", 3)
+    monkeypatch.setattr(spool_plan, "WINDOW_BYTES", 10)
+    assert len(window(placed(*plain("abcde")))) == 3
+    large = [SpoolRecord(b"x" * size, 1) for size in (50, 1, 1)]
+    assert len(window(placed(*large))) == 1
+    assert len(window(placed(*large[1:], large[0]))) == 2
+    assert len(window(placed(*plain("ab")))) == 2
