@@ -85,7 +85,8 @@ def _status(folder: str, *, as_json: bool) -> int:
 
 def _flush(folder: str, chosen: argparse.Namespace) -> int:
     options = flags.client_options(chosen, ProducerConfig) | {"spool": folder}
-    with in_haste(Producer(flags.address_of(chosen), **options)) as producer:
+    producer = Producer(flags.address_of(chosen), **options)
+    with in_haste(producer):
         found = producer.flush_spool(chosen.deadline)
     if chosen.json:
         rows = [
