@@ -34,6 +34,7 @@ _COMMANDS = {
     "tail": "tail",
     "stat": "stat",
     "lookup": "lookup",
+    "doctor": "doctor",
     "to-file": "to_file",
     "copy": "copying",
     "bench": "bench",

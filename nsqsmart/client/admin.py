@@ -5,6 +5,7 @@ from __future__ import annotations
 from nsqsmart.client import errands
 from nsqsmart.client.administering import Errand
 from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
+from nsqsmart.client.http_probing import HttpProbe, probe_http
 from nsqsmart.client.probing import Probe, probe_nsqd
 from nsqsmart.config import AdminConfig, resolve
 from nsqsmart.errors import ConfigError
@@ -17,6 +18,7 @@ from nsqsmart.policy.stats_answers import Stats
 from nsqsmart.policy.topology import Topology
 
 _NSQD_PORT = 4150
+_LOOKUPD_PORT = 4161
 _MAX_PARTITIONS = 254
 _MAX_REPLICAS = 5
 
@@ -107,6 +109,16 @@ class Admin:
         if not isinstance(nsqd, str):
             raise TypeError(f"nsqd must be a str, not {type(nsqd).__name__}")
         return probe_nsqd(Address.parse(nsqd, _NSQD_PORT), self._greeting)
+
+    def probe_http(self, server: str) -> HttpProbe:
+        """Ask what speaks HTTP at *server*, ``"host:port"``: an nsqlookupd, an nsqd, or nothing.
+
+        Raises nothing for what the server does. Each question has ``lookupd_request_timeout``.
+        """
+        if not isinstance(server, str):
+            raise TypeError(f"server must be a str, not {type(server).__name__}")
+        patience = self._config.lookupd_request_timeout
+        return probe_http(Address.parse(server, _LOOKUPD_PORT), patience)
 
     # ------------------------------------------------------------------------------------ topics
 

@@ -6,16 +6,21 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
 
-from nsqsmart.errors import TransportError
+from nsqsmart.errors import TlsRequired, TransportError
 from nsqsmart.names import Address, Dialect
 from nsqsmart.net.handshake import Greeting, Watcher, shake_hands
 from nsqsmart.net.resolving import resolve
 from nsqsmart.net.sockets import dial
+from nsqsmart.net.transport import Transport
 from nsqsmart.policy.documents import shown
+from nsqsmart.wire import commands
+from nsqsmart.wire.frames import ERROR, FrameDecoder
 from nsqsmart.wire.identify import Grant
 
 _NOT_NEEDED = "not needed"
 _ORDER = ("resolve", "connect", "identify", "tls", "snappy", "deflate", "auth")
+_MOST_ANSWER = 1 << 16
+_PATIENCE = 1.0
 _ALWAYS = ("tls", "auth")
 
 
@@ -111,6 +116,25 @@ def probe_nsqd(address: Address, greeting: Greeting) -> Probe:
     )
 
 
+def _try_without_tls(transport: Transport) -> None:
+    """Raise TlsRequired where nsqd takes no command without TLS: IDENTIFY does not tell.
+
+    CLS is refused in any case, and changes nothing.
+    """
+    frames = FrameDecoder(_MOST_ANSWER)
+    socket = transport.socket
+    try:
+        transport.send(commands.CLS, monotonic() + _PATIENCE)
+        while True:
+            found = frames.next(b"".join(transport.decode(socket.recv(monotonic() + _PATIENCE))))
+            if found is not None and found[0].type == ERROR:
+                break
+    except TransportError:
+        return
+    if b"TLS" in found[0].data:
+        raise TlsRequired(f"{socket.peer} insists on TLS", permanent=True)
+
+
 def _walk(address: Address, greeting: Greeting, steps: _Steps) -> None:
     config = greeting.config
     steps.begin("resolve")
@@ -120,6 +144,12 @@ def _walk(address: Address, greeting: Greeting, steps: _Steps) -> None:
     steps.begin("connect")
     socket = dial(address, monotonic() + config.dial_timeout)
     try:
-        shake_hands(socket, greeting, monotonic() + config.handshake_timeout, steps)
+        transport, grant = shake_hands(
+            socket, greeting, monotonic() + config.handshake_timeout, steps
+        )
+        if not grant.tls:
+            steps.begin("tls")
+            _try_without_tls(transport)
+            steps.tell(_NOT_NEEDED)
     finally:
         socket.drop()

@@ -76,7 +76,7 @@ class ProducerConfig(ClientConfig):
         kind=Kind.PATH,
     )
     spool_max_bytes: int = integer(
-        256 << 20, "Most bytes in the spool.", minimum=4096, maximum=1 << 50
+        256 << 20, "Most bytes in the spool.", minimum=1, maximum=1 << 50
     )
 
 

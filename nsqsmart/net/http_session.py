@@ -47,6 +47,8 @@ class HttpSession:
     def __init__(self, max_answer: int = MAX_ANSWER, wires: Wires | None = None) -> None:
         self._max_answer = max_answer
         self._deadline = _Deadline()
+        self.date = ""
+        """What the last answer gave as its time; empty if it gave none."""
         self._session = requests.Session()
         self._session.trust_env = False
         self._session.mount("http://", _Adapter(self._deadline, wires or Wires()))
@@ -73,6 +75,7 @@ class HttpSession:
             with self._session.request(
                 method, url, data=body, headers=_HEADERS, allow_redirects=False, stream=True
             ) as response:
+                self.date = response.headers.get("Date", "")
                 return response.status_code, self._read_body(response)
         except (requests.RequestException, HTTPError, OSError, ConnectError) as error:
             raise DiscoveryError(_explain(error, handled)) from error

@@ -1,0 +1,161 @@
+"""``nsqsmart doctor``: walk the whole way to NSQ, and say what to do about what is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import NamedTuple
+
+from nsqsmart import Admin, AdminConfig, NsqError
+from nsqsmart.cli import flags
+from nsqsmart.cli.doctor_advice import advertised, odd_clock, old, wrong_lookupd, wrong_nsqd
+from nsqsmart.cli.parsing import Commands, Parser
+from nsqsmart.config.addresses import Endpoint
+from nsqsmart.names import check_topic
+
+RETRY_LATER = 75
+_ABOUT = """\
+Walk the way to NSQ step by step: lookups, the addresses they name, TCP, IDENTIFY, TLS, compression,
+AUTH, and the topics. Says of the first thing that is wrong what to do. Exit code 0: all is well;
+1: something is wrong; 75: nothing answered; 2: usage.
+"""
+_UNREACHED = ("resolve", "connect")
+
+
+class Check(NamedTuple):
+    """A step; *advice* says what to do where it is not ``ok``."""
+
+    name: str
+    ok: bool
+    detail: str
+    advice: str = ""
+
+
+class Doctor:
+    """Walks from an address on; ``answered`` tells whether any server did."""
+
+    def __init__(self, admin: Admin, address: str, topics: list[str]) -> None:
+        self._admin = admin
+        self._endpoint = Endpoint.parse(address)
+        self._topics = topics
+        self._direct = bool(self._endpoint.addresses) and not self._endpoint.discovers
+        self.checks: list[Check] = []
+        self.answered = False
+
+    def walk(self) -> None:
+        """Every step that can be taken."""
+        if self._endpoint.discovers:
+            for address in self._endpoint.addresses:
+                self._lookupd(str(address))
+            if not self.answered:
+                return
+        for nsqd in map(str, self._endpoint.addresses) if self._direct else self._nodes():
+            self._nsqd(nsqd)
+        if not self._direct:
+            self._look_at_topics()
+
+    def _add(self, name: str, detail: str, advice: str = "") -> None:
+        self.checks.append(Check(name, not advice, detail, advice))
+
+    def _lookupd(self, address: str) -> None:
+        probe = self._admin.probe_http(address)
+        name = f"lookup {address}"
+        if probe.kind != "nsqlookupd":
+            self.answered = self.answered or bool(probe.kind)
+            self._add(name, probe.detail, wrong_lookupd(probe))
+            return
+        self.answered = True
+        self._add(name, probe.detail, old(probe.version))
+        self._add(f"{name} listlookup", "yes" if probe.listlookup else "none: it is an original")
+        clock = odd_clock(probe.skew)
+        if probe.skew is not None:
+            self._add(f"{name} clock", f"{probe.skew:+.0f} s", clock)
+
+    def _nodes(self) -> list[str]:
+        try:
+            nodes = [node.nsqd for node in self._admin.nodes()]
+        except NsqError as error:
+            self._add("nsqds", str(error), "no nsqlookupd lists nsqds: see the steps before")
+            return []
+        missing = "no nsqd has registered: start nsqd with --lookupd-tcp-address=HOST:4160"
+        self._add("nsqds", ", ".join(nodes) or "none", "" if nodes else missing)
+        return nodes
+
+    def _nsqd(self, nsqd: str) -> None:
+        probe = self._admin.probe(nsqd)
+        for step in probe.steps:
+            advice = "" if step.ok else self._advice(nsqd, step.name, step.detail)
+            self._add(f"nsqd {nsqd} {step.name}", step.detail, advice)
+        reached = any(step.ok for step in probe.steps if step.name == "connect")
+        self.answered = self.answered or reached
+        if probe.version and (advice := old(probe.version)):
+            self._add(f"nsqd {nsqd} version", probe.version, advice)
+
+    def _advice(self, nsqd: str, step: str, detail: str) -> str:
+        if step in _UNREACHED and not self._direct:
+            return advertised(nsqd)
+        return wrong_nsqd(step, detail, self._admin.probe_http(nsqd))
+
+    def _look_at_topics(self) -> None:
+        try:
+            names = self._topics or self._admin.topics()
+            for name in names:
+                self._topic(name)
+        except NsqError as error:
+            self._add("topics", str(error), "the lookups do not tell: see the steps before")
+
+    def _topic(self, name: str) -> None:
+        picture = self._admin.topology(name)
+        if str(picture.state) == "unknown":
+            self._add(
+                f"topic {name}", "unknown", "no lookup knows it: create it, or check its name"
+            )
+            return
+        missing = [
+            number for number in range(picture.partition_num) if number not in picture.leaders
+        ]
+        detail = f"{picture.partition_num} partitions" if picture.partition_num else "original"
+        advice = f"partitions {missing} have no leader: is an nsqd down?" if missing else ""
+        self._add(f"topic {name}", detail, advice)
+
+
+def add_parser(commands: Commands[Parser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "doctor", help="find out why it does not connect", description=_ABOUT
+    )
+    parser.add_argument("address", nargs="?", metavar="URL", help="the same as --url")
+    parser.add_argument("--topic", action="append", default=[], help="look at these topics alone")
+    flags.add_json(parser, "print one JSON object")
+    flags.add_address(parser)
+    flags.add_options(parser, AdminConfig)
+    parser.set_defaults(run=run)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Walk and print; see the exit codes above."""
+    chosen.url = chosen.url or chosen.address
+    address = flags.address_of(chosen)
+    admin = Admin(address, **flags.client_options(chosen, AdminConfig))
+    doctor = Doctor(admin, address, [check_topic(name) for name in chosen.topic])
+    doctor.walk()
+    wrong = [check for check in doctor.checks if not check.ok]
+    if chosen.json:
+        first = wrong[0].advice if wrong else None
+        steps = [check._asdict() for check in doctor.checks]
+        print(json.dumps({"ok": not wrong, "advice": first, "steps": steps}))
+    else:
+        _print(doctor.checks, wrong)
+    if wrong and not doctor.answered:
+        return RETRY_LATER
+    return 1 if wrong else 0
+
+
+def _print(checks: list[Check], wrong: list[Check]) -> None:
+    for check in checks:
+        print(f"{'ok    ' if check.ok else 'failed'} {check.name}: {check.detail}")
+    if not wrong:
+        print("\nall is well")
+        return
+    more = f"\n({len(wrong) - 1} more steps failed)" if len(wrong) > 1 else ""
+    print(f"\nwhat to do about {wrong[0].name}: {wrong[0].advice}{more}")
