@@ -267,12 +267,14 @@ def test_a_full_disk_is_told_and_nothing_is_written_half(folder, cluster):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     with down(folder) as producer:
         producer.publish("t", b"kept")
+        size = segment(folder).stat().st_size
         try:
             resource.setrlimit(resource.RLIMIT_FSIZE, (5000, before[1]))
             with pytest.raises(SpoolError, match="File too large"):
                 producer.publish("t", b"x" * 10_000)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert segment(folder).stat().st_size == size
         producer.publish("t", b"kept too")
     assert waiting(folder) == 2
     with up(cluster, folder) as producer:
