@@ -147,9 +147,13 @@ def test_missing_leaders_and_connections_are_figures(recorder):
             ("pool_connections", node, "used"): 0,
         }
         cluster.kill(cluster.leader("t", 1))
-        with pytest.raises(nsqsmart.PublishError):
-            producer.publish("t", b"x", partition=1, timeout=1)
-        assert recorder.figures()["partitions_missing", "t"] == 1
+
+        def missing():
+            with pytest.raises(nsqsmart.PublishError):
+                producer.publish("t", b"x", partition=1, timeout=0.2)
+            return recorder.figures()["partitions_missing", "t"]
+
+        assert eventually(missing) == 1
     assert recorder.sources == []
 
 
