@@ -19,7 +19,7 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 # Contracts name rooms that a checkout may not have yet; in the copy they are empty.
 NAMED = (
     *("cli", "client", "config", "contrib", "contrib/django", "contrib/flask", "embedded"),
-    *("net", "policy", "spark", "testing", "wire"),
+    *("examples", "net", "policy", "spark", "testing", "wire"),
 )
 NAMED_MODULES = ("client/producer", "client/consumer", "embedded/broker", "__main__")
 
@@ -70,6 +70,8 @@ VIOLATIONS = [
     Violation("rooms-front-door", "cli", "import nsqsmart.client.producer"),
     Violation("rooms-front-door", "cli", "import nsqsmart.wire"),
     Violation("rooms-front-door", "testing", "import nsqsmart.client"),
+    Violation("rooms-front-door", "examples", "import nsqsmart.client"),
+    Violation("room-examples", "testing", "import nsqsmart.examples"),
     Violation("room-spark", "contrib/django", "import nsqsmart.spark"),
     Violation("room-testing", "spark", "import nsqsmart.testing"),
     Violation("rooms-contrib", "contrib/django", "import nsqsmart.contrib.flask"),
