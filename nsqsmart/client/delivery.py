@@ -82,14 +82,16 @@ class Arrival(Generic[T]):
         source: what was read from.
         at: when, in monotonic seconds.
         deadline: when the server gives the messages to somebody else, unless touched.
+        holder: who has what was pulled of it in hand.
         ack: says FIN of an id, soon, and whether it can; None where more than that is to be done.
     """
 
-    __slots__ = ("ack", "at", "deadline", "source")
+    __slots__ = ("ack", "at", "deadline", "holder", "source")
 
     def __init__(self, source: Source[T], ack: Callable[[bytes], bool] | None = None) -> None:
         self.source = source
         self.ack = ack
+        self.holder: Holder[T] | None = None
         self.at = source.heard_at
         self.deadline = source.heard_at + source.msg_timeout
 

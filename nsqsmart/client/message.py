@@ -84,7 +84,7 @@ class Message:
     @property
     def holder(self) -> Holder[Message] | None:
         """Who has it in hand without a handler that runs."""
-        return self.rare.holder if self.rare is not None else None
+        return (self.rare and self.rare.holder) or self.arrival.holder
 
     @property
     def taken(self) -> bool:
@@ -162,7 +162,8 @@ class Message:
 
         Raises AlreadyResponded the second time.
         """
-        if (self.answer is not None or self.rare is not None) and not self._answer():
+        plain = self.answer is None and self.rare is None and self.arrival.holder is None
+        if not plain and not self._answer():
             return False
         self.answer = True
         if not self.subscription.finish(self):

@@ -100,7 +100,8 @@ class Puller:
         if self._boss.draining or message.expired:
             turn_away(message, tally)
             return False
-        message.detach()
+        # As detach() does, without making anything for each message.
+        message.arrival.holder = message.subscription.hold(message)
         if message.life is not None:
             message.life.note("started")
         if message.attempts > self._most_attempts:
