@@ -85,13 +85,18 @@ def pull(order: Order) -> Iterator[Work]:
         yield work
 
 
+def consumer_of(order: Order) -> nsqsmart.Consumer:
+    """One that is polled."""
+    return nsqsmart.Consumer(order.topic, "bench", address=address(order), **options(order))
+
+
 @contextmanager
 def memory(order: Order) -> Iterator[Work]:
     """Messages that are held."""
-    with nsqsmart.Consumer(
-        order.topic, "bench", address=address(order), **options(order)
-    ) as consumer:
-        weight = Weight()
+    with consumer_of(order) as first:  # what a first one imports is no message's
+        first.poll(1, timeout=10)
+    weight = Weight()
+    with consumer_of(order) as consumer:
 
         def work(count: int) -> list[int]:
             while len(weight.held) < rdy_of(order):
