@@ -27,7 +27,7 @@ myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 # One argument a line, where they do not fit on one.
 maximum_signature_line_length = 90
 python_use_unqualified_type_names = True

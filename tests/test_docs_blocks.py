@@ -22,6 +22,9 @@ SHOWN_ONLY = {"text"}
 RUN_BY = {
     ("README.md", ""): "tests/test_readme.py",
     ("command-line.md", "console"): "tests/rooms/cli/test_docs.py",
+    ("cron.md", "console"): "tests/rooms/cli/test_cron_docs.py",
+    ("cron.md", "ini"): "tests/rooms/cli/test_cron_docs.py",
+    ("operate.md", "console"): "tests/rooms/cli/test_cron_docs.py",
     ("django.md", "py"): "tests/rooms/contrib/django/test_docs.py",
     ("django.md", "console"): "tests/rooms/contrib/django/test_docs.py",
     ("flask.md", "py"): "tests/rooms/contrib/flask/test_docs.py",
@@ -31,9 +34,6 @@ RUN_BY = {
     ("spark.md", "py"): "tests/rooms/spark/test_docs.py",
     ("spark.md", "console"): "tests/test_docs_blocks.py",
     ("testing.md", "sh"): "tests/test_docs_blocks.py",
-    # cron.md is walked like the pages of the frameworks.
-    ("cron.md", "py"): "tests/rooms/contrib/test_cron_docs.py",
-    ("cron.md", "console"): "tests/rooms/contrib/test_cron_docs.py",
 }
 """Which test runs or parses every block of a kind on a page. Those of ``python`` run everywhere."""
 

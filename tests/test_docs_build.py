@@ -72,6 +72,10 @@ def test_it_builds_without_a_warning(site):
     front = words(site / "index.html")
     assert "two apples" in front
     assert "nsqsmart demo" in front
+    reference = (site / "reference.html").read_text()
+    for method in ("Producer.publish", "Producer.close", "Consumer.run", "Message.finish"):
+        assert f'id="nsqsmart.{method}"' in reference
+    assert 'id="nsqsmart.Message.give_back"' not in reference
 
 
 @pytest.mark.long
