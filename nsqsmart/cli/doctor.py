@@ -10,6 +10,7 @@ from nsqsmart import Admin, AdminConfig, NsqError
 from nsqsmart.cli import flags
 from nsqsmart.cli.doctor_advice import advertised, odd_clock, old, wrong_lookupd, wrong_nsqd
 from nsqsmart.cli.parsing import Commands, Parser
+from nsqsmart.cli.tables import plural
 from nsqsmart.config.addresses import Endpoint
 from nsqsmart.names import check_topic
 
@@ -85,7 +86,7 @@ class Doctor:
         probe = self._admin.probe(nsqd)
         for step in probe.steps:
             advice = "" if step.ok else self._advice(nsqd, step.name, step.detail)
-            self._add(f"nsqd {nsqd} {step.name}", step.detail, advice)
+            self._add(f"nsqd {nsqd} {step.name}", step.detail or "ok", advice)
         reached = any(step.ok for step in probe.steps if step.name == "connect")
         self.answered = self.answered or reached
         if probe.version and (advice := old(probe.version)):
@@ -114,7 +115,7 @@ class Doctor:
         missing = [
             number for number in range(picture.partition_num) if number not in picture.leaders
         ]
-        detail = f"{picture.partition_num} partitions" if picture.partition_num else "original"
+        detail = plural(picture.partition_num, "partition") if picture.partition_num else "original"
         advice = f"partitions {missing} have no leader: is an nsqd down?" if missing else ""
         self._add(f"topic {name}", detail, advice)
 
