@@ -467,7 +467,7 @@ def kill_at(folder: Path, names: list[str], chance: random.Random, url: str = NO
 
 @pytest.mark.parametrize(
     "points",
-    [20, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(600)])],
+    [6, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(600)])],
 )
 def test_killed_at_any_moment_nothing_that_was_told_is_lost(cluster, folder, points):
     chance = random.Random(points)
