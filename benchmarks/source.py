@@ -112,7 +112,9 @@ class Stream:
         elif verb == b"REQ":
             self._room += 1
         elif verb == b"CLS":
-            self._room = self._rdy = 0
+            # What is in flight comes back by FIN or REQ, and makes no room any more.
+            self._room -= self._rdy
+            self._rdy = 0
             self._respond(b"CLOSE_WAIT")
 
     def _respond(self, data: bytes) -> None:
