@@ -70,6 +70,7 @@ def test_every_column_is_described() -> None:
     assert set(COLUMNS) <= set(NAME.findall(section("## From rows to messages")))
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_the_program_prints_what_the_page_says(tmp_path: Path) -> None:

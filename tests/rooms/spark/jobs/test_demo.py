@@ -14,7 +14,7 @@ from tests.rooms.spark.jobs.conftest import Run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(400)]
 
 
 def test_every_count_is_checked_and_holds(run: Run, spark: SparkSession, tmp_path: Path) -> None:
