@@ -8,6 +8,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 
 from nsqsmart.client.crew import Crew
+from nsqsmart.client.facts import facts_of
 from nsqsmart.client.message import Message
 from nsqsmart.client.requeue import Requeue, wish_of
 from nsqsmart.client.results import BatchHandler
@@ -148,7 +149,8 @@ class BatchCrew(Crew):
             self._boss.on_result(max(messages, key=_age), ok=True)
 
     def _blame(self, messages: list[Message], tally: Tally, error: BaseException) -> None:
-        log.error("handler failed on a batch of %d", len(messages), exc_info=error)
+        said = facts_of(messages[0])
+        log.error("handler failed on a batch of %d", len(messages), exc_info=error, extra=said)
         for message in messages:
             tally.failed += not message.answered
             if message.life is not None:

@@ -11,6 +11,7 @@ from functools import partial
 from queue import SimpleQueue
 from time import monotonic
 
+from nsqsmart.client.facts import facts_of
 from nsqsmart.client.message import Message
 from nsqsmart.client.requeue import Requeue, wish_of
 from nsqsmart.client.results import Handler, Results
@@ -205,7 +206,8 @@ class Crew:
     def _failed(self, message: Message, tally: Tally, error: BaseException) -> None:
         if not isinstance(error, Requeue):
             tally.failed += 1
-            log.error("handler failed on %r", message, exc_info=error)
+            said = facts_of(message)
+            log.error("handler failed on %r", message, exc_info=error, extra=said)
             if message.life is not None:
                 # Not its text, which may hold the body.
                 message.life.error = type(error).__name__

@@ -88,7 +88,7 @@ def test_create_slow(connect) -> None:
 
 
 def test_a_leader_that_is_not_ready_refuses_sub_too(connect) -> None:
-    with Cluster(nsqds=1, create_delay=0.8) as cluster:
+    with Cluster(nsqds=1, create_delay=2.0) as cluster:
         cluster.create_topic("t")
         seen = set()
         while "OK" not in seen:

@@ -50,6 +50,7 @@ def test_raising_requeues_with_backoff_and_is_logged(caplog):
     assert sent == [("REQ", None, True)]
     assert (tally.failed, tally.requeued, boss.results) == (1, 1, [False])
     assert "oops" in caplog.text
+    assert caplog.records[-1].nsq_topic == "t"
 
 
 @pytest.mark.parametrize("give", [raising, lambda wish: lambda message: wish])
