@@ -107,10 +107,11 @@ class Crew:
             try:
                 self._handle_all(self._incoming(), tally)
             except BaseException as error:
-                _let_go(tally)
+                message = _let_go(tally)
                 if not isinstance(error, Exception):
                     raise
-                log.exception("a worker failed on a message")
+                log.exception("a worker failed on %r", message)
+                self._flush()
             else:
                 return
 
@@ -135,10 +136,8 @@ class Crew:
             tally.current = message
             arrival = message.arrival
             ack = arrival.ack
-            if ack is None or message.rare is not None or message.attempts > most or boss.draining:
-                self._handle(message, tally)
-                continue
-            if monotonic() >= arrival.deadline:
+            rare = message.rare is not None or message.attempts > most or boss.draining
+            if ack is None or rare or monotonic() >= arrival.deadline:
                 self._handle(message, tally)
                 continue
             try:
@@ -227,11 +226,11 @@ class Crew:
         tally.requeued += not message.finished
 
 
-def _let_go(tally: Tally) -> None:
-    """What nobody can handle is the server's again."""
+def _let_go(tally: Tally) -> Message | None:
+    """What nobody can handle is the server's again; returns what it was."""
     message, tally.current = tally.current, None
-    if message is None:
-        return
-    message.give_back()
-    if message.lane is not None:
-        message.lane.done(message, finished=False)
+    if message is not None:
+        message.give_back()
+        if message.lane is not None:
+            message.lane.done(message, finished=False)
+    return message
