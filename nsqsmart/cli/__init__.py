@@ -18,11 +18,10 @@ from importlib import import_module
 from typing import Any
 
 from nsqsmart import __version__
+from nsqsmart.cli.exits import INTERRUPTED, RETRY_LATER
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
 from nsqsmart.errors import ConnectError, NsqError, PublishError, TransportError
 
-RETRY_LATER = 75
-_INTERRUPTED = 130
 _ABOUT = """\
 Publish to NSQ, consume from it and look at it. Every command has --help. Exit codes: 0 good, 1 a
 failed check or bad configuration, 2 usage, 75 worth retrying later, 130 after Ctrl-C.
@@ -63,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not interrupt.args:
                 print("\nnsqsmart: interrupted", file=sys.stderr)
             _flush_what_goes()
-            return _INTERRUPTED
+            return INTERRUPTED
     return 0
 
 

@@ -60,7 +60,7 @@ def run(chosen: argparse.Namespace) -> int:
     address = flags.address_of(chosen)
     with ExitStack() as stack:
         topic = chosen.topic or stack.enter_context(_own_topic(chosen, address))
-        channel = f"bench{random.randrange(10**6):06}#ephemeral"  # noqa: S311
+        channel = f"bench{random.randrange(10**6):06}#ephemeral"  # noqa: S311 - a name
         producer = Producer(address, **flags.client_options(chosen, ProducerConfig))
         stack.enter_context(in_haste(producer))
         bar = stack.enter_context(Bar("bench", chosen.n, off=chosen.json))
@@ -82,7 +82,7 @@ def run(chosen: argparse.Namespace) -> int:
 @contextmanager
 def _own_topic(chosen: argparse.Namespace, address: str) -> Iterator[str]:
     """A topic that is there only meanwhile; of a lone nsqd it vanishes by itself."""
-    name = f"nsqsmart_bench_{random.randrange(10**6):06}"  # noqa: S311
+    name = f"nsqsmart_bench_{random.randrange(10**6):06}"  # noqa: S311 - a name
     if "+" not in address.partition("://")[0]:
         yield f"{name}#ephemeral"
         return

@@ -10,13 +10,13 @@ from nsqsmart import Admin, AdminConfig, Consumer, ConsumerConfig, Producer, Pro
 from nsqsmart.cli import flags
 from nsqsmart.cli.copier import Copier, Filter, Kept
 from nsqsmart.cli.ending import Ending, consume, in_haste, left
+from nsqsmart.cli.exits import INTERRUPTED
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.progress import Bar
 from nsqsmart.config import resolve
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import check_topic
 
-_INTERRUPTED = 130
 _WORKERS = 4
 _ABOUT = """\
 Publish the messages of TOPIC again: to another topic, another cluster, or both. A message is
@@ -99,7 +99,7 @@ def run(chosen: argparse.Namespace) -> int:
         return 0
     story = f"{copier.copied} copied, {copier.left_out} left out{left(reports)}"
     print(f"nsqsmart copy: interrupted: {story}", file=sys.stderr)
-    return _INTERRUPTED
+    return INTERRUPTED
 
 
 def _routes(chosen: argparse.Namespace, *, same: bool) -> dict[str, str]:

@@ -12,11 +12,10 @@ from nsqsmart import Admin, AdminConfig
 from nsqsmart.cli import flags
 from nsqsmart.cli.dash_figures import Figures
 from nsqsmart.cli.dash_server import listen
+from nsqsmart.cli.exits import INTERRUPTED
 from nsqsmart.cli.parsing import Commands, Parser
 
-_INTERRUPTED = 130
 _PORT = 4175
-_MAX_PORT = 65535
 _PATIENCE = "5s"
 _ABOUT = """\
 Serve a page with topics, channels, depths and rates, and the partitions by node with their
@@ -29,7 +28,10 @@ def add_parser(commands: Commands[Parser]) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("dash", help="a page about the cluster", description=_ABOUT)
     parser.add_argument(
-        "--port", type=_port, metavar="PORT", help=f"where (default {_PORT}, or any if it is taken)"
+        "--port",
+        type=flags.port,
+        metavar="PORT",
+        help=f"where (default {_PORT}, or any if it is taken)",
     )
     parser.add_argument(
         "--interval",
@@ -54,15 +56,8 @@ def run(chosen: argparse.Namespace) -> int:
             server.serve_forever()
         except KeyboardInterrupt:
             print("\nnsqsmart dash: ended", file=sys.stderr)
-    return _INTERRUPTED
+    return INTERRUPTED
 
 
 def _ports(wanted: int | None) -> list[int]:
     return [_PORT, 0] if wanted is None else [wanted]
-
-
-def _port(text: str) -> int:
-    value = flags.count(text)
-    if value > _MAX_PORT:
-        raise argparse.ArgumentTypeError(f"{text} is no port")
-    return value

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from nsqsmart import Admin, AdminConfig, NsqError
 from nsqsmart.cli import flags
 from nsqsmart.cli.doctor_advice import advertised, odd_clock, old, wrong_lookupd, wrong_nsqd
+from nsqsmart.cli.exits import RETRY_LATER
 from nsqsmart.cli.parsing import Commands, Parser
 from nsqsmart.cli.tables import plural
 from nsqsmart.config.addresses import Endpoint
 from nsqsmart.names import check_topic
 
-RETRY_LATER = 75
 _ABOUT = """\
 Walk the way to NSQ step by step: lookups, the addresses they name, TCP, IDENTIFY, TLS, compression,
 AUTH, and the topics. Says of the first thing that is wrong what to do. Exit code 0: all is well;

@@ -65,7 +65,7 @@ def rows_of(stats: Any, *, by_partition: bool) -> list[Row]:
         known = found.get(row.place)
         if known is not None:
             sums = {name: getattr(known, name) + getattr(row, name) for name in _SUMMED}
-            row = replace(row, **sums, paused=known.paused or row.paused)  # noqa: PLW2901
+            row = replace(row, **sums, paused=known.paused or row.paused)  # noqa: PLW2901 - the sum
         found[row.place] = row
     return sorted(found.values(), key=_order)
 

@@ -18,6 +18,7 @@ from nsqsmart.names import Address, check_topic
 GIVEN = "option "
 """Before the name of an option in the namespace: no flag of a command has a space."""
 _MOST = 1 << 53
+_MAX_PORT = 65535
 
 
 def add_address(parser: Parser, *, to: bool = False) -> None:
@@ -104,7 +105,7 @@ def add_options(parser: Parser, *kinds: type[ClientConfig]) -> None:
     shown = {}
     for name, row in options.items():
         flag = "--" + name.replace("_", "-")
-        if row.kind is Kind.OBJECT or flag in parser._option_string_actions:  # noqa: SLF001
+        if row.kind is Kind.OBJECT or flag in parser._option_string_actions:  # noqa: SLF001 - no public list
             continue
         shown[flag] = (name, row)
         switch: dict[str, Any] = {"dest": GIVEN + name, "default": argparse.SUPPRESS}
@@ -196,6 +197,14 @@ def count(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < _MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
+
+
+def port(text: str) -> int:
+    """A port to listen at, 1 or more."""
+    value = count(text)
+    if value > _MAX_PORT:
+        raise argparse.ArgumentTypeError(f"{text} is no port")
+    return value
 
 
 def size(text: str) -> int:

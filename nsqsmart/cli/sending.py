@@ -9,12 +9,12 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from nsqsmart import Pending, Producer, PublishError
+from nsqsmart.cli.exits import RETRY_LATER
 from nsqsmart.cli.progress import Bar
 from nsqsmart.cli.records import failure_record, line, receipt_record
 from nsqsmart.cli.waiting import pause, result_of
 from nsqsmart.errors import ConfigError
 
-RETRY_LATER = 75
 _MOST_WAITING = 1000
 _PATIENCE = 1.0
 

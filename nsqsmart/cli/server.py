@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nsqsmart.cli import flags
 from nsqsmart.cli.ending import Ending
+from nsqsmart.cli.exits import INTERRUPTED
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.waiting import TURN
 from nsqsmart.embedded import Cluster
@@ -23,10 +24,8 @@ from nsqsmart.embedded.nsqlookupd.server import LookupdOptions
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import Dialect, check_topic
 
-_INTERRUPTED = 130
 _LOOKUPD_PORT = 4161
 _NSQD_PORT = 4150
-_MAX_PORT = 65535
 _MOST_NSQDS = 16
 _HOST = "127.0.0.1"
 _ABOUT = """\
@@ -59,7 +58,7 @@ def add_parser(commands: Commands[Parser]) -> None:
     parser.add_argument("--ordered", action="store_true", help="make those topics ordered")
     parser.add_argument(
         "--port",
-        type=_port,
+        type=flags.port,
         metavar="PORT",
         help=f"of the nsqlookupd for clients (default {_LOOKUPD_PORT}, or any if that is taken)",
     )
@@ -85,7 +84,7 @@ def run(chosen: argparse.Namespace) -> int:
             pass
     kept = f"kept in {chosen.data_path}" if chosen.data_path else "its messages are gone"
     print(f"nsqsmart server: ended; {kept}", file=sys.stderr)
-    return _INTERRUPTED
+    return INTERRUPTED
 
 
 def _check(chosen: argparse.Namespace) -> None:
@@ -180,11 +179,4 @@ def _nsqds(text: str) -> int:
     value = flags.count(text)
     if value > _MOST_NSQDS:
         raise argparse.ArgumentTypeError(f"{text}: {_MOST_NSQDS} at most")
-    return value
-
-
-def _port(text: str) -> int:
-    value = flags.count(text)
-    if value > _MAX_PORT:
-        raise argparse.ArgumentTypeError(f"{text} is no port")
     return value

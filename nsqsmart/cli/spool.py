@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from nsqsmart import Producer, ProducerConfig, spool_status
 from nsqsmart.cli import flags
 from nsqsmart.cli.ending import in_haste
+from nsqsmart.cli.exits import RETRY_LATER
 from nsqsmart.cli.parsing import Commands, Parser
 from nsqsmart.cli.tables import table
 from nsqsmart.config import variable
 from nsqsmart.errors import ConfigError
 
-RETRY_LATER = 75
 _SECOND = 1_000_000_000
 _ABOUT = """\
 status prints what waits in a spool; flush sends it, in order. Exit code 0: nothing waits (any

@@ -11,7 +11,8 @@ from time import monotonic
 from typing import Any
 
 from nsqsmart import Admin, AdminConfig
-from nsqsmart.cli import RETRY_LATER, flags
+from nsqsmart.cli import flags
+from nsqsmart.cli.exits import RETRY_LATER
 from nsqsmart.cli.figures import Row, rates, rows_of
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.progress import is_watched

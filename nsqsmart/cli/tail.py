@@ -12,12 +12,12 @@ import threading
 from nsqsmart import Consumer, ConsumerConfig, Message, Requeue
 from nsqsmart.cli import flags
 from nsqsmart.cli.ending import Ending, consume, left
+from nsqsmart.cli.exits import INTERRUPTED
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.records import line, record
 from nsqsmart.cli.tables import plural
 from nsqsmart.config import resolve
 
-_INTERRUPTED = 130
 _DEFAULT_IN_FLIGHT = 200
 _ABOUT = """\
 Print messages as they come, until Ctrl-C or -n of them. Without --channel it listens on a channel
@@ -69,7 +69,7 @@ def run(chosen: argparse.Namespace) -> int:
         return 0
     story = f"{plural(printer.shown, 'message')} printed{left(reports)}"
     print(f"nsqsmart tail: interrupted: {story}", file=sys.stderr)
-    return _INTERRUPTED
+    return INTERRUPTED
 
 
 class _Printer:

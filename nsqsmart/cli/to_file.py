@@ -11,6 +11,7 @@ from pathlib import Path
 from nsqsmart import Admin, AdminConfig, ConsumerConfig, Message
 from nsqsmart.cli import flags
 from nsqsmart.cli.ending import Ending, left
+from nsqsmart.cli.exits import INTERRUPTED
 from nsqsmart.cli.file_names import DEFAULT, make_names
 from nsqsmart.cli.filing import Files, Filing, Finder
 from nsqsmart.cli.parquet import ParquetFiles
@@ -20,7 +21,6 @@ from nsqsmart.cli.tables import plural
 from nsqsmart.cli.writing import AppendedFiles, Rotation
 from nsqsmart.config import resolve
 
-_INTERRUPTED = 130
 _IN_FLIGHT = 200
 _FORMATS = {"lines": "", "json": "", "parquet": ".parquet"}
 _ABOUT = """\
@@ -110,7 +110,7 @@ def run(chosen: argparse.Namespace) -> int:
         return 0
     story = f"{plural(filing.written, 'message')} in {plural(len(filing.closed), 'file')}"
     print(f"nsqsmart to-file: interrupted: {story}{left(reports)}", file=sys.stderr)
-    return _INTERRUPTED
+    return INTERRUPTED
 
 
 def _files(chosen: argparse.Namespace, topic: str) -> Files:
