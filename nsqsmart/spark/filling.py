@@ -144,11 +144,13 @@ class _Attempt:
 
     def _take_the_rest(self) -> bool:
         """What is on the way already, with RDY 0 before the last FINs: nsqd would send more."""
+        options = self._reading.options
+        # No window was ever wider than the rows that were left: with none left nothing is on its
+        # way, and what a race sends after all goes back.
+        silent = self._rows >= self._reading.task.budget
         self._leaving, self._until = True, math.inf
         self._source.set_rdy(0)
-        silent = False
         while not silent:
-            options = self._reading.options
             messages, silent = self._gather(options.chunk, options.idle_timeout)
             if not self._store(messages):
                 return False
