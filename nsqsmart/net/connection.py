@@ -166,7 +166,7 @@ class Connection:
             now = monotonic()
         if self.spoiled or now >= self.expires_at:
             return False
-        if not self._socket.poll(0):
+        if self._socket.is_quiet():
             return True
         data = self._socket.recv_now()
         return data is None or self._holds_heartbeats_only(data)

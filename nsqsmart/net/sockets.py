@@ -1,17 +1,25 @@
 """TCP sockets whose every call keeps its deadline.
 
 A send takes what the kernel takes at once and waits only for the rest; a recv waits first. Both
-wait by poll(), whose Python wrapper counts the time on through signals. SO_RCVTIMEO would save
-that call, but the kernel begins anew with it whenever a signal arrives: under a timer that fires
-more often, silence would never end. ``settimeout`` would put a poll before sends as well.
+wait by poll(), whose Python wrapper counts the time on through signals; ``settimeout`` would put a
+poll before sends as well.
+
+Each call of the kernel that lets go of the interpreter is a race to get it back, where many
+threads publish. So a thread that is not the main one waits inside recv(), a slice of time at once
+by SO_RCVTIMEO, and looks whether something has come by getsockopt(), which keeps the interpreter.
+The main thread does neither: the kernel gives it the signals of the process, and begins anew with
+SO_RCVTIMEO at each. Under a timer that fires more often, silence would never end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import struct
+import sys
+from threading import get_ident, main_thread
 from time import monotonic
 
 from nsqsmart.errors import ConnectError, ConnectionLost, ResponseTimeout
@@ -26,6 +34,13 @@ NOSIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 _DONTWAIT = socket.MSG_DONTWAIT
 _AT_ONCE = NOSIGNAL | _DONTWAIT
 _TIMEVAL = struct.Struct("ll")
+_SLICE = 0.25
+_OTHER_NUMBERS = ("parisc", "sparc")
+_SO_MEMINFO = (
+    55 if sys.platform == "linux" and not os.uname().machine.startswith(_OTHER_NUMBERS) else None
+)
+"""Linux: how much memory a socket's queues take; first of all what is received and not read."""
+_NOTHING = bytes(4)
 
 
 def dial(
@@ -83,13 +98,14 @@ class Socket:
     One user at a time, but for :meth:`try_send` and :meth:`hang_up`, which any thread may call.
     """
 
-    __slots__ = ("_sock", "peer", "poll", "round_trip")
+    __slots__ = ("_sliced", "_sock", "peer", "poll", "round_trip")
 
     def __init__(self, sock: socket.socket, peer: Address, round_trip: float = 0.0) -> None:
         self._sock = sock
         self.peer = peer
         self.round_trip = round_trip
         """Seconds that connecting took."""
+        self._sliced: bool | None = None
         poll = select.poll()
         poll.register(sock, select.POLLIN)
         self.poll = poll.poll
@@ -132,11 +148,14 @@ class Socket:
         """At least one byte; raises ConnectionLost at the end, ResponseTimeout in silence."""
         while True:
             left = deadline - monotonic()
+            flags: int = _DONTWAIT
+            if left > _SLICE and not _is_main() and self._can_slice():
+                flags = 0
             # Even if something is there: heartbeats without end would be listened to for ever.
-            if left <= 0 or not self.poll(left * 1000):
+            elif left <= 0 or not self.poll(left * 1000):
                 raise ResponseTimeout(f"{self.peer} did not answer in time")
             try:
-                data = self._sock.recv(_ANSWER_SIZE, _DONTWAIT)
+                data = self._sock.recv(_ANSWER_SIZE, flags)
             except BlockingIOError:
                 continue
             except OSError as error:
@@ -146,6 +165,18 @@ class Socket:
             if not data:
                 raise ConnectionLost(f"{self.peer} closed the connection", sent=True)
             return data
+
+    def is_quiet(self) -> bool:
+        """Whether nothing has come: no byte, no end, no error. Where it cannot be told, False."""
+        if _SO_MEMINFO is None or _is_main():
+            return not self.poll(0)
+        option = self._sock.getsockopt
+        try:
+            # The end takes a place in the queue; a reset does not.
+            unread = option(socket.SOL_SOCKET, _SO_MEMINFO, len(_NOTHING))
+            return unread == _NOTHING and not option(socket.SOL_SOCKET, socket.SO_ERROR)
+        except OSError:
+            return False
 
     def recv_now(self) -> bytes | None:
         """What has come already: None if nothing, b"" at the end or on an error."""
@@ -178,7 +209,10 @@ class Socket:
 
     def block(self, write_timeout: float) -> None:
         """From now on a reader thread waits without limit; a send at most *write_timeout*."""
-        _limit_send(self._sock, write_timeout)
+        _limit(self._sock, socket.SO_SNDTIMEO, write_timeout)
+        if self._sliced:
+            _limit(self._sock, socket.SO_RCVTIMEO, 0.0)
+        self._sliced = False
 
     def read(self) -> bytes:
         """Wait for bytes as long as it takes; b"" once the peer or :meth:`hang_up` ended it."""
@@ -210,6 +244,12 @@ class Socket:
         """Close the descriptor alone: in a forked child the parent's connection lives on."""
         self._sock.close()
 
+    def _can_slice(self) -> bool:
+        """Whether recv() comes back after a slice; arranged at the first time."""
+        if self._sliced is None:
+            self._sliced = _limit(self._sock, socket.SO_RCVTIMEO, _SLICE)
+        return self._sliced
+
     def _wait_until_writable(self, deadline: float) -> None:
         poll = select.poll()
         poll.register(self._sock, select.POLLOUT)
@@ -218,8 +258,16 @@ class Socket:
             raise ResponseTimeout(f"{self.peer} did not take what was sent in time")
 
 
-def _limit_send(sock: socket.socket, seconds: float) -> None:
+def _is_main() -> bool:
+    return get_ident() == main_thread().ident
+
+
+def _limit(sock: socket.socket, option: int, seconds: float) -> bool:
+    """Have the kernel give up waiting after *seconds* (0: never); False if it cannot."""
     whole = int(seconds)
     value = _TIMEVAL.pack(whole, int((seconds - whole) * 1_000_000))
-    with contextlib.suppress(OSError):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, option, value)
+    except OSError:
+        return False
+    return True

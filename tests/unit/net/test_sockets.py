@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import signal
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 
 from nsqsmart.errors import ConnectError, ConnectionLost, ResponseTimeout, TransportError
 from nsqsmart.names import Address
+from nsqsmart.net import sockets
 from nsqsmart.net.sockets import Socket, dial
+from tests.helpers import eventually
 
 SLACK = 5
 
@@ -127,7 +131,7 @@ def test_signals_do_not_prolong_a_wait(pair, what):
     sock, _ = pair
     calls = {"recv": sock.recv, "send": lambda until: sock.send(bytes(50_000_000), until)}
     with storm(2 * SLACK):
-        assert isinstance(in_time(0.2, calls[what]), ResponseTimeout)
+        assert isinstance(in_time(0.6, calls[what]), ResponseTimeout)
 
 
 def test_a_peer_that_always_says_something_ends_a_recv_after_its_deadline(pair):
@@ -156,6 +160,83 @@ def test_the_end_is_a_lost_connection(pair):
     # The first bytes may still be taken: the reset that answers them ends the rest.
     with pytest.raises(ConnectionLost):
         sock.send(b"x" * 50_000_000, time.monotonic() + 5)
+
+
+def elsewhere(call):
+    """What *call* returns or raises in a thread that is not the main one."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(call).result(4 * SLACK)
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.8])
+def test_silence_ends_a_recv_of_any_thread(pair, seconds):
+    """Shorter than a slice, and longer than several."""
+    sock, _ = pair
+    assert isinstance(elsewhere(lambda: in_time(seconds, sock.recv)), ResponseTimeout)
+
+
+def test_the_signals_of_a_process_do_not_prolong_what_another_thread_waits_for(pair):
+    sock, _ = pair
+    before = signal.signal(signal.SIGALRM, lambda _number, _frame: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        error = elsewhere(lambda: in_time(0.8, sock.recv))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert isinstance(error, ResponseTimeout)
+
+
+def test_whoever_waits_in_another_thread_gets_what_comes_and_learns_the_end(pair):
+    sock, peer = pair
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(sock.recv, time.monotonic() + 4 * SLACK)
+        peer.sendall(b"abc")
+        assert waiting.result(SLACK) == b"abc"
+        waiting = threads.submit(sock.recv, time.monotonic() + 4 * SLACK)
+        sock.hang_up()
+        assert isinstance(waiting.exception(SLACK), ConnectionLost)
+
+
+def test_a_reader_waits_without_limit_after_an_exchange(pair):
+    """The slices of a recv are not for it."""
+    sock, peer = pair
+    assert isinstance(elsewhere(lambda: in_time(0.3, sock.recv)), ResponseTimeout)
+    sock.block(5)
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(sock.read)
+        with pytest.raises(TimeoutError):
+            reading.result(0.6)
+        peer.sendall(b"late")
+        assert reading.result(SLACK) == b"late"
+
+
+@pytest.mark.parametrize("look", [Socket.is_quiet, lambda sock: elsewhere(sock.is_quiet)])
+def test_a_quiet_socket_is_told_from_one_with_bytes(pair, look):
+    sock, peer = pair
+    assert look(sock)
+    peer.sendall(b"abc")
+    eventually(lambda: not look(sock))
+    assert sock.recv(time.monotonic() + SLACK) == b"abc"
+    assert look(sock)
+
+
+@pytest.mark.parametrize("look", [Socket.is_quiet, lambda sock: elsewhere(sock.is_quiet)])
+@pytest.mark.parametrize("end", ["closed", "reset"])
+def test_a_socket_that_has_ended_is_not_quiet(pair, look, end):
+    sock, peer = pair
+    if end == "reset":
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    eventually(lambda: not look(sock))
+    assert sock.recv_now() == b""
+
+
+def test_where_the_kernel_cannot_say_it_is_looked_at_more_closely(pair, monkeypatch):
+    sock, _ = pair
+    monkeypatch.setattr(sockets, "_SO_MEMINFO", 9999)
+    assert not elsewhere(sock.is_quiet)
+    assert sock.recv_now() is None
 
 
 def test_recv_now_tells_nothing_from_the_end(pair):
@@ -228,7 +309,6 @@ def test_no_time_left_dials_nothing():
 
 def test_an_address_that_never_answers_leaves_time_for_the_next(monkeypatch):
     """Of two addresses of one name the first may be a black hole."""
-    from nsqsmart.net import sockets
     from nsqsmart.net.resolving import Resolved
 
     with (
