@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,9 @@ hypothesis.settings.register_profile("nsqsmart", deadline=None, print_blob=True)
 # Coverage counts what is certain to run: the same few examples every time.
 hypothesis.settings.register_profile("mirror", deadline=None, max_examples=10, derandomize=True)
 hypothesis.settings.load_profile("nsqsmart")
+
+# What a shell starts in the background ignores SIGINT, and so would all programs of the tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _FAILED = pytest.StashKey[bool]()
 _KEPT = ("NSQSMART_TEST_", "NSQSMART_REQUIRE")
