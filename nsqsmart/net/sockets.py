@@ -42,6 +42,18 @@ _SO_MEMINFO = (
 """Linux: how much memory a socket's queues take; first of all what is received and not read."""
 _NOTHING = bytes(4)
 
+_main = main_thread().ident
+"""To ask for it costs more than to send."""
+
+
+def _after_fork() -> None:
+    global _main  # noqa: PLW0603 - the thread that forked is the main one now
+    _main = get_ident()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
 
 def dial(
     address: Address,
@@ -149,7 +161,7 @@ class Socket:
         while True:
             left = deadline - monotonic()
             flags: int = _DONTWAIT
-            if left > _SLICE and not _is_main() and self._can_slice():
+            if get_ident() != _main and left > _SLICE and self._can_slice():
                 flags = 0
             # Even if something is there: heartbeats without end would be listened to for ever.
             elif left <= 0 or not self.poll(left * 1000):
@@ -168,7 +180,7 @@ class Socket:
 
     def is_quiet(self) -> bool:
         """Whether nothing has come: no byte, no end, no error. Where it cannot be told, False."""
-        if _SO_MEMINFO is None or _is_main():
+        if get_ident() == _main or _SO_MEMINFO is None:
             return not self.poll(0)
         option = self._sock.getsockopt
         try:
@@ -256,10 +268,6 @@ class Socket:
         left = deadline - monotonic()
         if left <= 0 or not poll.poll(left * 1000):
             raise ResponseTimeout(f"{self.peer} did not take what was sent in time")
-
-
-def _is_main() -> bool:
-    return get_ident() == main_thread().ident
 
 
 def _limit(sock: socket.socket, option: int, seconds: float) -> bool:

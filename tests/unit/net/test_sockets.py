@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -185,6 +187,24 @@ def test_the_signals_of_a_process_do_not_prolong_what_another_thread_waits_for(p
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert isinstance(error, ResponseTimeout)
+
+
+def test_the_thread_that_forks_is_the_main_one_of_the_child():
+    """It gets the signals from then on."""
+    code = """
+import os, threading
+from nsqsmart.net import sockets
+def fork():
+    child = os.fork()
+    if child == 0:
+        os._exit(sockets._main != threading.get_ident())
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+thread = threading.Thread(target=fork)
+thread.start()
+thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    assert done.stdout == "0\n", done.stderr
 
 
 def test_whoever_waits_in_another_thread_gets_what_comes_and_learns_the_end(pair):
