@@ -89,6 +89,17 @@ def test_an_epoch_takes_no_more_than_it_may(told: Tell, publish: Publish) -> Non
     assert len(bodies(options, source, start, end)) == 300
 
 
+def test_a_task_that_has_its_budget_waits_for_no_silence(told: Tell, publish: Publish) -> None:
+    publish(300)
+    options = told(idleTimeoutMs=40_000, pollTimeoutMs=80_000)
+    source = SpoolSource(options)
+    start = source.initial_offset()
+    end = next_epoch(source, start, 200)
+    with ThreadPoolExecutor(1) as threads:
+        rows = threads.submit(bodies, options, source, start, end)
+        assert len(rows.result(timeout=20)) == 200
+
+
 def test_a_replay_gives_the_same_rows(told: Tell, publish: Publish) -> None:
     publish(500)
     options = told()
