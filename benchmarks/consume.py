@@ -1,12 +1,12 @@
 """How fast nsqsmart consumes: beside a bare loop, beside its peers, and against the gates.
 
-python benchmarks/consume.py [--nsqd PROGRAM] [--without-peers] [--seconds S] [--rounds N]
-                             [--cache FOLDER] [--only FIGURE ...]
+python benchmarks/consume.py [--nsqd PROGRAM] [--without-peers] [--all-cores] [--seconds S]
+                             [--rounds N] [--cache FOLDER] [--only FIGURE ...]
 
 Every contestant is a process of its own, and so is what it reads from: benchmarks/source.py, which
-always has one more message, or with --nsqd a real nsqd 1.3.0, where gates 6, 7, 16 and 17 are
-judged. 1 if a gate is missed or, for want of a peer, not measured; --without-peers lets the latter
-pass.
+always has one more message, or with --nsqd a real nsqd 1.3.0, where gates 6, 7 and 16 are judged.
+A gate whose source was busier than its client is not measured. 1 if a gate is missed or not
+measured; --without-peers lets the latter pass.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 
 from contest import Contestant, ContestantFailed, Entry, version_of
 from environments import CACHE, GO, NAMES, MissingPeer, command_of, script
-from feast import Table
-from harness import running
+from feast import LATENCY_RATE, Table
+from harness import confined, running
 from source import source
 from verdicts import LIMIT, LIMIT_AGAIN, Figure, Gate, Rounds, Verdict, pass_judgement, show
 
@@ -37,6 +37,9 @@ ALL = (*PYTHON, GO)
 RIVALS = {"memory": ("pynsq",), "block": PYTHON}
 """Of figures in which not everybody takes part."""
 
+VERBS = {"nsqd": "consume", "cpu": "consume", "level": "latency", "trickle": "latency"}
+"""What a contestant is asked for, where the figure has another name."""
+
 FIGURES = {
     "consume": Figure("consume, RDY 200, 4 workers", OURS, width=4, one_core=False),
     "cpu": Figure("the same, CPU", OURS, by_cpu=True),
@@ -44,13 +47,14 @@ FIGURES = {
     "batch": Figure("consume, batches of 100", BATCH, one_core=False),
     "pull": Figure("pulled in hundreds, no thread", PULL, one_core=False),
     "block": Figure("a handler that blocks for 1 ms", OURS, width=16, one_core=False),
-    "one": Figure("RDY 1, handler on the reader", OURS, one_core=False),
+    "one": Figure("RDY 1, handler on the reader", OURS),
     "memory": Figure("bytes a message in flight", OURS, by_latency=True),
     "many": Figure("64 connections", MANY, width=64, one_core=False),
     "nsqd": Figure("consume, RDY 200, 4 workers", OURS, width=4, one_core=False),
     "latency": Figure("publish to handler, 100 a second", OURS, by_latency=True),
     "level": Figure("the same with the 25 ms buffer", BUFFERED, by_latency=True),
     "unbuffered": Figure("the same without buffers", OURS, by_latency=True),
+    "trickle": Figure("source to handler, 100 a second", OURS, by_latency=True),
 }
 GATES_SOURCE = (
     Gate(1, "consume", "pynsq", 25),
@@ -71,6 +75,9 @@ GATES_SOURCE = (
     Gate(9, "block", IDEAL, 0.88),
     Gate(10, "one", "pynsq", 2.5),
     Gate(10, "one", GO, 1.05),
+    Gate(17, "trickle", "pynsq", 1.5),
+    Gate(17, "trickle", "gnsq", 1.5),
+    Gate(17, "trickle", "nsq-py", 1.1),
     Gate(18, "memory", "pynsq", 2),
     Gate(19, "many", OURS, 0.3),
 )
@@ -82,9 +89,6 @@ GATES_NSQD = (
     Gate(7, "nsqd", LIMIT, 0.7),
     *(Gate(16, "level", name, 6) for name in (*PYTHON, GO)),
     *(Gate(16, "latency", name, 100) for name in (*PYTHON, GO)),
-    Gate(17, "unbuffered", "pynsq", 1.5),
-    Gate(17, "unbuffered", "gnsq", 1.5),
-    Gate(17, "unbuffered", "nsq-py", 1.1),
 )
 
 
@@ -95,6 +99,7 @@ def options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--nsqd", metavar="PROGRAM", help="a real nsqd 1.3.0, measured too")
     parser.add_argument("--without-peers", action="store_true", help="nsqsmart and sockets alone")
+    parser.add_argument("--all-cores", action="store_true", help="confine no figure to one core")
     parser.add_argument("--seconds", type=float, default=1.0, help="a turn takes about so long")
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--cache", type=Path, default=CACHE, help=f"default: {CACHE}")
@@ -132,7 +137,7 @@ def recruit(chosen: argparse.Namespace) -> tuple[dict[str, list[str]], dict[str,
 
 def seats(key: str, found: dict[str, Contestant]) -> dict[str, tuple[Entry, int]]:
     """Who takes part in a figure, and with how many workers or handlers."""
-    verb = {"nsqd": "consume", "cpu": "consume", "level": "latency"}.get(key, key)
+    verb = VERBS.get(key, key)
     ours, width = found[OURS], FIGURES[key].width
     bare = {LIMIT: (Entry(found[LIMIT], "consume"), 1)}
     alone = {
@@ -160,11 +165,14 @@ def measure(
     """One figure, what it reads from made for it, and its table."""
     figure = FIGURES[key]
     with ExitStack() as stack:
+        confine = figure.one_core and not chosen.all_cores
+        cores = stack.enter_context(confined(confine=confine))
         if program:
             server = stack.enter_context(running(program))
-            title, table = f"nsqd {version_of(server)}", Table(("127.0.0.1", server.tcp), server)
+            title, table = f"nsqd {version_of(server)}", Table(server)
         else:
-            title, table = "the source", Table(stack.enter_context(source(figure.width)))
+            rate = LATENCY_RATE if key == "trickle" else 0
+            title, table = "the source", Table(stack.enter_context(source(figure.width, rate)))
         found = {
             name: stack.enter_context(Contestant(name, command))
             for name, command in commands.items()
@@ -173,8 +181,8 @@ def measure(
         rounds = table.rounds(key, seats(key, found), chosen.rounds, chosen.seconds)
     if key == "block":
         for turn in rounds:
-            turn[IDEAL] = turn[OURS]._replace(rate=figure.width * 1000.0, cpu=0.0)
-    show(figure, rounds, title, "2 cores" if not figure.one_core else "all cores")
+            turn[IDEAL] = turn[OURS]._replace(rate=figure.width * 1000.0, cpu=0.0, source=0.0)
+    show(figure, rounds, title, cores)
     sys.stdout.flush()
     return rounds
 
@@ -187,17 +195,16 @@ def run(chosen: argparse.Namespace) -> list[Verdict]:
         places[chosen.nsqd] = GATES_NSQD
     judged: list[Verdict] = []
     for program, gates in places.items():
-        keys = dict.fromkeys([gate.figure for gate in gates])
-        if program is None:
-            # No gate is on it.
-            keys["pull"] = None
+        # No gate is on the last one.
+        unjudged = "unbuffered" if program else "pull"
+        keys = dict.fromkeys([*(gate.figure for gate in gates), unjudged])
         found: dict[str, Rounds] = {}
         for key in keys:
             if chosen.only and key not in chosen.only:
                 continue
             if key == "cpu" and "consume" in found:
                 found[key] = found["consume"]
-                show(FIGURES[key], found[key], "the source", "2 cores")
+                show(FIGURES[key], found[key], "the source", "as above")
             else:
                 found[key] = measure(key, program, commands, chosen)
         judged += pass_judgement(gates, FIGURES, found, missing, program or "the source")
@@ -212,7 +219,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ContestantFailed as error:
         raise SystemExit(f"benchmark broken off: {error}") from error
     if not chosen.nsqd:
-        print("  not judged: gates 6, 7, 16 and 17 on a real nsqd, which --nsqd names")
+        print("  not judged: gates 6, 7 and 16 on a real nsqd, which --nsqd names")
     bad = {Verdict.MISSED} if chosen.without_peers else {Verdict.MISSED, Verdict.NOT_MEASURED}
     return int(any(verdict in bad for verdict in judged))
 

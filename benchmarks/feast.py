@@ -14,21 +14,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from contest import TOPIC, Entry, ask
-from harness import Nsqd, Sample, connect
-from loops import BODY, fill
+from harness import HOST, Nsqd, Sample, connect
+from loops import BODY, fill, stamped
+from source import Load
 
 _PROBE = 200
-_LATENCY_RATE = 100
+LATENCY_RATE = 100
 _LATE = ("latency", "unbuffered", "buffered")
 _WARM_SHARE = 10
 
 
 class Table:
-    """What they read from: the source at *address*, or *server*, an nsqd that is filled."""
+    """What they read from: the source, or an nsqd that is filled for each turn."""
 
-    def __init__(self, address: tuple[str, int], server: Nsqd | None = None) -> None:
-        self._address = address
-        self._server = server
+    def __init__(self, source: Load | Nsqd) -> None:
+        self._load = None if isinstance(source, Nsqd) else source
+        self._server = source if isinstance(source, Nsqd) else None
+        self._address = (HOST, source.tcp) if isinstance(source, Nsqd) else source.address
 
     def rounds(
         self, key: str, seats: dict[str, tuple[Entry, int]], rounds: int, seconds: float
@@ -50,7 +52,7 @@ class Table:
         """One turn; on an nsqd a topic of its own, with more than is asked for."""
         warm = 1 if entry.verb == "memory" else max(1, count // _WARM_SHARE)
         if self._server is None:
-            return self._order(entry, count, warm, width)
+            return self._watched(entry, count, warm, width)
         ask(self._server, "POST", f"/topic/create?topic={TOPIC}")
         ask(self._server, "POST", f"/channel/create?topic={TOPIC}&channel=bench")
         try:
@@ -62,6 +64,14 @@ class Table:
         finally:
             ask(self._server, "POST", f"/topic/delete?topic={TOPIC}")
 
+    def _watched(self, entry: Entry, count: int, warm: int, width: int) -> Sample:
+        """A turn at the source, and what that cost it."""
+        assert self._load is not None
+        before = self._load.cpu()
+        sample = self._order(entry, count, warm, width)
+        spent = self._load.cpu() - before
+        return sample._replace(source=spent / (count + warm) * 1e6)
+
     def _order(self, entry: Entry, count: int, warm: int, width: int) -> Sample:
         host, port = self._address
         order = (entry.verb, host, port, TOPIC, count, warm, width, len(BODY))
@@ -72,7 +82,7 @@ class Table:
         if key == "memory":
             return 2
         if entry.verb in _LATE:
-            return max(20, int(seconds * _LATENCY_RATE))
+            return max(20, int(seconds * LATENCY_RATE))
         rate = self.play(entry, _PROBE, width).rate
         rate = self.play(entry, max(_PROBE, int(rate * seconds / 4)), width).rate
         return max(_PROBE, int(rate * seconds))
@@ -100,8 +110,8 @@ def feed(server: Nsqd, address: tuple[str, int]) -> Iterator[None]:
         with connect(address) as sock:
             due = time.monotonic()
             while not over.wait(max(0.0, due - time.monotonic())):
-                due += 1 / _LATENCY_RATE
-                sock.sendall(head + (b"%019d" % time.time_ns()).ljust(len(BODY), b"x"))
+                due += 1 / LATENCY_RATE
+                sock.sendall(head + stamped(time.time_ns()))
                 sock.recv(4096)
 
     thread = threading.Thread(target=publish)

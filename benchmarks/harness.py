@@ -27,12 +27,14 @@ _START_SECONDS = 10.0
 class Sample(NamedTuple):
     """One contestant's turn: operations a second, and client CPU seconds per million.
 
-    ``p50``: microseconds a call; 0 where calls were not timed.
+    ``p50``: microseconds a call; 0 where calls were not timed. ``source``: CPU seconds per million
+    of what it read from; 0 where nobody looked.
     """
 
     rate: float
     cpu: float
     p50: float = 0.0
+    source: float = 0.0
 
 
 class Nsqd(NamedTuple):

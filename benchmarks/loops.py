@@ -18,6 +18,11 @@ OK_FRAME = b"\x00\x00\x00\x06\x00\x00\x00\x00OK"
 FIN = b"FIN 0123456789abcdef\n"
 
 
+def stamped(now: int) -> bytes:
+    """A body that says when it left, in nanoseconds since the epoch."""
+    return (b"%019d" % now).ljust(len(BODY), b"x")
+
+
 def publish_batches(
     address: tuple[str, int], topic: str, count: int, batch: int, window: int = 1
 ) -> Sample:

@@ -1,11 +1,13 @@
 """A load source without a limit worth the name, and how near the embedded nsqd comes to it.
 
 python benchmarks/source.py [--nsqd PROGRAM] [--messages N] [--rounds N]
-python benchmarks/source.py --serve [--addresses N]
+python benchmarks/source.py --serve [--addresses N] [--rate N]
 
 With --serve it is the source alone: it plays an nsqd that has always one more message, prints its
-port and ends with its standard input. It sends one block of frames over and over, holds them back
-by RDY, and takes nothing but runs of FIN apart; whose message a FIN names it does not look at.
+port, answers each line of its standard input with the CPU seconds it has taken, and ends with the
+last. It sends one block of frames over and over, holds them back by RDY, and takes nothing but runs
+of FIN apart; whose message a FIN names it does not look at. With --rate it sends so many messages
+a second instead, each with the time it left in its body.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness import HOST, Sample, judge, nsqd, report, shares
-from loops import BODY, FIN, HEAD, RECORD, consume, fill, publish_batches, skim
+from loops import BODY, FIN, HEAD, RECORD, consume, fill, publish_batches, skim, stamped
 
 RDY = 2500
 SKIM = "source, batched reader"
@@ -55,30 +57,26 @@ def _block() -> memoryview:
     return memoryview(b"".join(HEAD.pack(size, _MESSAGE, now, 1, each) + BODY for each in ids))
 
 
-class Stream:
-    """One client: what it may be sent, and where in the block it is."""
+class Client:
+    """A client, and how many messages it has room for."""
 
-    def __init__(self, sock: socket.socket, block: memoryview) -> None:
+    def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._block = block
-        self._room = self._rdy = self._at = 0
+        self._room = self._rdy = 0
 
     def run(self) -> None:
         """Serve it until it goes."""
-        recv = self._sock.recv
-        rest = recv(4, socket.MSG_WAITALL)[4:]
-        while data := recv(_PIECE):
+        rest = self._sock.recv(4, socket.MSG_WAITALL)[4:]
+        while data := self._listen():
             rest = self._take(rest + data)
             self._push()
 
+    def _listen(self) -> bytes:
+        """What it says next; nothing once it has gone."""
+        return self._sock.recv(_PIECE)
+
     def _push(self) -> None:
-        """Whatever RDY has room for."""
-        while self._room > 0:
-            start = self._at
-            stop = min(start + self._room, _FRAMES)
-            self._sock.sendall(self._block[start * RECORD : stop * RECORD])
-            self._room -= stop - start
-            self._at = stop % _FRAMES
+        """Send it whatever it has room for."""
 
     def _take(self, data: bytes) -> bytes:
         """Carry out whole commands; the beginning of another one is left."""
@@ -121,6 +119,53 @@ class Stream:
         self._sock.sendall((len(data) + 4).to_bytes(4) + _RESPONSE.to_bytes(4) + data)
 
 
+class Stream(Client):
+    """A client that gets the block over and over."""
+
+    def __init__(self, sock: socket.socket, block: memoryview) -> None:
+        super().__init__(sock)
+        self._block = block
+        self._at = 0
+
+    def _push(self) -> None:
+        while self._room > 0:
+            start = self._at
+            stop = min(start + self._room, _FRAMES)
+            self._sock.sendall(self._block[start * RECORD : stop * RECORD])
+            self._room -= stop - start
+            self._at = stop % _FRAMES
+
+
+class Trickle(Client):
+    """A client that gets a message every now and then, and is listened to in between."""
+
+    def __init__(self, sock: socket.socket, rate: float) -> None:
+        super().__init__(sock)
+        self._pause = 1 / rate
+        self._due = time.monotonic()
+
+    def _listen(self) -> bytes:
+        while True:
+            left = self._due - time.monotonic()
+            if left <= 0:
+                self._due += self._pause
+                self._send_one()
+                continue
+            self._sock.settimeout(left)
+            try:
+                return self._sock.recv(_PIECE)
+            except TimeoutError:
+                pass
+
+    def _send_one(self) -> None:
+        if self._room <= 0:
+            return
+        self._room -= 1
+        now = time.time_ns()
+        head = HEAD.pack(RECORD - 4, _MESSAGE, now, 1, b"%016x" % now)
+        self._sock.sendall(head + stamped(now))
+
+
 def _count_fins(data: bytes, position: int) -> int:
     """How many FINs stand one behind the other: no other verb begins with an F."""
     size = len(FIN)
@@ -129,7 +174,7 @@ def _count_fins(data: bytes, position: int) -> int:
     return whole - len(firsts.lstrip(b"F"))
 
 
-def serve(addresses: int) -> None:
+def serve(addresses: int, rate: float) -> None:
     """Be the source, at 127.0.0.1 and the addresses behind it, all with one port."""
     block = _block()
     first = socket.create_server((HOST, 0))
@@ -144,7 +189,8 @@ def serve(addresses: int) -> None:
 
     def attend(sock: socket.socket) -> None:
         try:
-            Stream(sock, block).run()
+            client = Trickle(sock, rate) if rate else Stream(sock, block)
+            client.run()
         except OSError:
             pass  # the client has gone with messages on their way
         finally:
@@ -153,20 +199,44 @@ def serve(addresses: int) -> None:
     for listener in (first, *others):
         threading.Thread(target=accept, args=(listener,), daemon=True).start()
     print(port, flush=True)
-    sys.stdin.read()
+    for _ in sys.stdin:
+        print(time.process_time(), flush=True)
+
+
+class Load:
+    """A source that runs; ``address`` is its host and port."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._questions, self._answers = process.stdin, process.stdout
+        self.address = HOST, int(self._answers.readline())
+
+    def cpu(self) -> float:
+        """Seconds of CPU that it has taken."""
+        print(file=self._questions, flush=True)
+        return float(self._answers.readline())
+
+    def end(self) -> None:
+        """Nothing is asked any more."""
+        self._questions.close()
 
 
 @contextmanager
-def source(addresses: int = 1) -> Iterator[tuple[str, int]]:
-    """A running source; yields host and port."""
-    command = [sys.executable, str(Path(__file__)), "--serve", "--addresses", str(addresses)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+def source(addresses: int = 1, rate: float = 0) -> Iterator[Load]:
+    """A running source; it sends *rate* messages a second, or as many as are taken."""
+    told = ["--serve", "--addresses", str(addresses), "--rate", str(rate)]
+    with subprocess.Popen(
+        [sys.executable, str(Path(__file__)), *told],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        load = Load(process)
         try:
-            yield HOST, int(process.stdout.readline())
+            yield load
         finally:
-            process.stdin.close()
+            load.end()
 
 
 # --------------------------------------------------------------------------------- the comparison
@@ -194,16 +264,17 @@ def main() -> int:
     )
     parser.add_argument("--serve", action="store_true", help="be the source")
     parser.add_argument("--addresses", type=int, default=1, help="of the source alone")
+    parser.add_argument("--rate", type=float, default=0, help="of the source alone")
     parser.add_argument("--nsqd", help="a real nsqd program instead of the embedded one")
     parser.add_argument("--messages", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args()
     if chosen.serve:
-        serve(chosen.addresses)
+        serve(chosen.addresses, chosen.rate)
         return 0
     count = max(10 * RDY, chosen.messages // (2 * _BATCH) * 2 * _BATCH)
     with source() as load:
-        rounds = [play(load, chosen.nsqd, count) for _ in range(chosen.rounds)]
+        rounds = [play(load.address, chosen.nsqd, count) for _ in range(chosen.rounds)]
     report(f"{len(BODY)} bytes, RDY {RDY}", rounds, LOOP)
     best = max(turn[SKIM].rate for turn in rounds)
     print(f"  goal of the source: {best:,.0f} at best, {GOAL:,} wanted")

@@ -83,7 +83,7 @@ def show(figure: Figure, rounds: Rounds, server: str, cores: str) -> None:
     by = "CPU" if figure.by_cpu else "p50" if figure.by_latency else "rate"
     print(f"\n{figure.title}, on {server}: {len(rounds)} interleaved rounds, {cores}")
     print(
-        f"  {'':<18}{'p50 us':>10}{'per second':>12}{'CPU s/M':>9}   "
+        f"  {'':<18}{'p50 us':>10}{'per second':>12}{'CPU s/M':>9}{'source':>8}   "
         f"how many times as quick {figure.ours} is, by {by} (min .. max)"
     )
     for name in rounds[0]:
@@ -91,10 +91,15 @@ def show(figure: Figure, rounds: Rounds, server: str, cores: str) -> None:
         ratio = "" if name == figure.ours else str(figure.ratio(rounds, figure.ours, name))
         print(
             f"  {name:<18}{_middle(samples, 'p50'):>10,.1f}{_middle(samples, 'rate'):>12,.0f}"
-            f"{_middle(samples, 'cpu'):>9.2f}   {ratio}"
+            f"{_middle(samples, 'cpu'):>9.2f}{_source(samples):>8}   {ratio}"
         )
     if LIMIT_AGAIN in rounds[0]:
         print(f"  noise: the bare loop beside itself {figure.ratio(rounds, LIMIT_AGAIN, LIMIT)}")
+
+
+def _source(samples: list[Sample]) -> str:
+    source = _middle(samples, "source")
+    return f"{source:.2f}" if source else ""
 
 
 def _middle(samples: list[Sample], field: str) -> float:
@@ -107,6 +112,10 @@ def judge(
     """What became of *gate*, and why."""
     if gate.rival in missing:
         return Verdict.NOT_MEASURED, missing[gate.rival]
+    # How much a source could send bounds no latency.
+    for name in () if figure.by_latency else (figure.ours, gate.rival):
+        if busier := _busier_source(rounds, name):
+            return Verdict.NOT_MEASURED, busier
     if gate.at_most:
         found = figure.ratio(rounds, gate.rival, figure.ours)
         held = found.middle <= gate.bound
@@ -117,6 +126,15 @@ def judge(
     if not held and not gate.at_most and LIMIT in rounds[0]:
         why += f"; the bare loop {figure.ratio(rounds, LIMIT, gate.rival)}"
     return (Verdict.HELD if held else Verdict.MISSED), why
+
+
+def _busier_source(rounds: Rounds, name: str) -> str:
+    """What the source cost, if that was more than *name* cost: then it is what was measured."""
+    samples = [turn[name] for turn in rounds]
+    source, cpu = _middle(samples, "source"), _middle(samples, "cpu")
+    if source <= cpu:
+        return ""
+    return f"the source was busier than {name}, {source:.2f} to {cpu:.2f} CPU s/M"
 
 
 def pass_judgement(

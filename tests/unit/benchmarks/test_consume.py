@@ -59,8 +59,37 @@ def test_what_holding_a_message_costs(consume) -> None:
 def test_latencies_on_an_nsqd(consume, verb) -> None:
     command = [sys.executable, consume.script("nsqsmart", "eat")]
     with consume.running(None) as server, consume.Contestant("ours", command) as contestant:
-        table = consume.Table(("127.0.0.1", server.tcp), server)
+        table = consume.Table(server)
         assert table.play(consume.Entry(contestant, verb), 20, 4).p50 > 0
+
+
+def test_a_trickle_comes_at_its_rate(consume) -> None:
+    command = [sys.executable, consume.script("nsqsmart", "eat")]
+    with consume.source(rate=200) as load, consume.Contestant("ours", command) as contestant:
+        sample = consume.Table(load).play(consume.Entry(contestant, "latency"), 40, 4)
+    assert sample.p50 > 0
+    assert sample.rate < 300
+
+
+def test_a_source_that_was_busier_is_what_was_measured(consume) -> None:
+    from harness import Sample
+    from verdicts import judge
+
+    gate, figure = consume.Gate(1, "consume", "peer", 2), consume.FIGURES["consume"]
+    ours, slow = Sample(100.0, cpu=2.0, source=1.0), Sample(10.0, cpu=9.0, source=8.0)
+    rounds = [{consume.OURS: ours, "peer": slow}]
+    assert judge(gate, figure, rounds, {})[0] is consume.Verdict.HELD
+    for busy in ({"peer": slow._replace(source=9.5)}, {consume.OURS: ours._replace(source=2.5)}):
+        verdict, why = judge(gate, figure, [rounds[0] | busy], {})
+        assert verdict is consume.Verdict.NOT_MEASURED
+        assert "source was busier" in why
+
+
+def test_what_a_turn_costs_the_source_is_known(consume) -> None:
+    command = [sys.executable, consume.script("bare", "eat")]
+    with consume.source() as load, consume.Contestant("bare", command) as contestant:
+        sample = consume.Table(load).play(consume.Entry(contestant, "consume"), 20_000, 1)
+    assert 0 < sample.source < 100
 
 
 def test_every_gate_has_its_figure(consume) -> None:
