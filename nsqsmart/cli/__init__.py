@@ -20,6 +20,7 @@ from typing import Any
 from nsqsmart import __version__
 from nsqsmart.cli.exits import INTERRUPTED, RETRY_LATER
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
+from nsqsmart.cli.streams import drop, open_missing
 from nsqsmart.errors import ConnectError, NsqError, PublishError, TransportError
 
 _ABOUT = """\
@@ -47,6 +48,7 @@ _COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line *arguments* (default: those of the process); returns the exit code."""
+    open_missing()
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = given[0] if given else ""
     with _surroundings() as handler:
@@ -86,7 +88,7 @@ def _run(parser: Parser, arguments: Sequence[str], handler: logging.Handler) -> 
     except UsageError as error:
         parser.error(str(error))
     except BrokenPipeError:
-        _drop_stdout()
+        drop(sys.stdout)
         return 0
     except (NsqError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
@@ -108,16 +110,9 @@ def _flush_what_goes() -> None:
         os.set_blocking(sys.stdout.fileno(), False)
         sys.stdout.flush()
     except OSError:
-        _drop_stdout()
+        drop(sys.stdout)
     else:
         os.set_blocking(sys.stdout.fileno(), True)
-
-
-def _drop_stdout() -> None:
-    """Whoever read it has gone: what is left in its buffer must not be complained of at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 # ----------------------------------------------------------------------------------- surroundings

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from nsqsmart import Message, Pending, Producer, PublishError
 from nsqsmart.cli.ending import Ending
 from nsqsmart.cli.progress import Bar
+from nsqsmart.errors import ConfigError, MessageRejected
 
 log = logging.getLogger("nsqsmart.cli")
 
@@ -129,6 +130,11 @@ class Copier:
             return self._producer.publish_async(topic, body, **self._kept.arguments(message))
         except PublishError as error:
             return error
+        except (ConfigError, TypeError) as error:
+            # Others write headers and tags that a Producer does not. Out of here it would be the
+            # whole batch that failed, and what was sent of it would be sent again and again.
+            place = f"topic {message.topic!r}, partition {message.partition}"
+            return MessageRejected(f"message {message.internal_id} of {place}: {error}")
 
     def _settle(self, message: Message, sent: Pending | PublishError | None) -> None:
         try:

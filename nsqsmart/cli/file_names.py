@@ -75,4 +75,17 @@ def make_names(
         name = name.replace(token, value)
     if suffix and not name.endswith(suffix):
         name = (name.removesuffix(".log") if suffix == ".parquet" else name) + suffix
+    if work != output:
+        _make_both(work, output)
     return FileNames(output, work, name, datetime_format, revises)
+
+
+def _make_both(work: Path, output: Path) -> None:
+    """A file is linked to where it ends, which would fail only when the first one is whole."""
+    for folder in (work, output):
+        folder.mkdir(parents=True, exist_ok=True)
+    if work.stat().st_dev != output.stat().st_dev:
+        raise UsageError(
+            f"--work-dir {work} and --output-dir {output} are on different filesystems: files "
+            "cannot be moved from one to the other, so choose a --work-dir on that of --output-dir"
+        )

@@ -8,10 +8,11 @@ from collections import deque
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
-from nsqsmart import Pending, Producer, PublishError
+from nsqsmart import Pending, Producer, PublishError, Receipt
 from nsqsmart.cli.exits import RETRY_LATER
 from nsqsmart.cli.progress import Bar
 from nsqsmart.cli.records import failure_record, line, receipt_record
+from nsqsmart.cli.streams import drop
 from nsqsmart.cli.waiting import pause, result_of
 from nsqsmart.errors import ConfigError
 
@@ -63,7 +64,8 @@ class Messages(Protocol):
 class Sender:
     """Publishes messages one behind the other and waits for every answer.
 
-    Answers are told in the order of the messages. The first failure ends it.
+    Answers are told in the order of the messages. The first failure ends it; a reader of them that
+    went away does not: it is the messages that the exit code speaks of.
     """
 
     def __init__(
@@ -76,8 +78,7 @@ class Sender:
         self._as_json = as_json
         self._waiting: deque[tuple[int, Pending]] = deque()
         self._failures: list[tuple[int, PublishError]] = []
-        self._stored = (0, 0)  # how many, and the number of the last one
-        self._spooled = 0
+        self._counted = (0, 0, 0)  # how many stored and spooled, and the number of the last one
         self._due = 0.0
 
     def send_all(self, messages: Messages, bar: Bar | None = None) -> int:
@@ -152,15 +153,11 @@ class Sender:
             except PublishError as error:
                 self._fail(number, error)
             else:
-                if receipt.spooled:
-                    self._spooled += 1
-                else:
-                    self._count(number)
+                self._count(number, receipt)
                 self._tell(number, receipt_record(receipt))
             # Not before: what an interrupt comes upon here is counted, or still there.
             self._waiting.popleft()
-        if self._as_json:
-            sys.stdout.flush()
+        self._print()
 
     def _give_up(self) -> None:
         """A moment for those on their way."""
@@ -168,20 +165,20 @@ class Sender:
         while self._waiting:
             number, pending = self._waiting[0]
             try:
-                pending.result(max(0.0, until - monotonic()))
+                receipt = pending.result(max(0.0, until - monotonic()))
             except PublishError:
                 pass
             except TimeoutError:
                 return
             else:
-                self._count(number)
+                self._count(number, receipt)
             self._waiting.popleft()
 
-    def _count(self, number: int) -> None:
-        """Message *number* is stored; to say so twice does no harm."""
-        count, last = self._stored
+    def _count(self, number: int, receipt: Receipt) -> None:
+        """Message *number* is stored, or spooled; to say so twice does no harm."""
+        stored, spooled, last = self._counted
         if number > last:
-            self._stored = (count + 1, number)
+            self._counted = (stored + (not receipt.spooled), spooled + receipt.spooled, number)
 
     def _await_turn(self) -> None:
         """Sleep as the rate wants it; raises TimeoutError where that is behind the deadline."""
@@ -199,14 +196,31 @@ class Sender:
 
     def _tell(self, number: int, values: dict[str, Any]) -> None:
         if self._as_json:
-            sys.stdout.buffer.write(line({"message": number, **values}))
+            self._print(line({"message": number, **values}))
+
+    def _print(self, text: bytes = b"") -> None:
+        """*text* into the buffer of stdout; without one, all that is there to its reader."""
+        if not self._as_json:
+            return
+        try:
+            if text:
+                sys.stdout.buffer.write(text)
+            else:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            self._as_json = False
+            drop(sys.stdout)
 
     def _story(self, messages: Messages) -> str:
         """What became of the others."""
         unsure = f", {len(self._waiting)} without an answer yet" if self._waiting else ""
-        kept = f", {self._spooled} spooled" if self._spooled else ""
-        stored = self._stored[0]
+        stored, spooled, _ = self._counted
+        kept = f", {spooled} spooled" if spooled else ""
         return f"{stored} stored{kept}{unsure}, nothing sent behind message {messages.number}"
 
     def _say(self, text: str) -> None:
-        print(f"nsqsmart pub: {text}", file=sys.stderr)
+        try:
+            print(f"nsqsmart pub: {text}", file=sys.stderr)
+        except BrokenPipeError:
+            # As after 2>&1: the exit code is left to tell it.
+            drop(sys.stderr)

@@ -14,6 +14,7 @@ import io
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import BinaryIO, NamedTuple
@@ -118,6 +119,9 @@ class AppendedFiles:
         except OSError as error:
             # What fsync failed on may be on disk or not: nothing may be written behind it.
             self._broken = OSError(error.errno, f"{error.strerror}: {self._path}")
+            # The file will be closed and moved as a whole one: it shall not end in half a line.
+            with suppress(OSError):
+                self._file.truncate(self._good)
             raise self._broken from error
         self._good += len(data)
 

@@ -60,13 +60,12 @@ class Commands:
 
     def start(self, *arguments: object, **keywords: Any) -> Popen:
         """As a program, with pipes."""
-        keywords = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE} | keywords
+        keywords = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | keywords
         # What is left in a buffer at the end is part of how a program ends.
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
         program = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "nsqsmart", *map(str, arguments)],
             cwd=self._folder,
-            stderr=subprocess.PIPE,
             env={**environment, "PYTHONPATH": str(ROOT)},
             **keywords,
         )

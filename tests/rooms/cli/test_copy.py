@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from nsqsmart import Admin, Producer
-from nsqsmart.cli.copier import Filter
+from nsqsmart.cli import exit_code
+from nsqsmart.cli.copier import Copier, Filter, Kept
+from nsqsmart.cli.ending import Ending
+from nsqsmart.cli.progress import Bar
 from nsqsmart.embedded import Cluster
 from tests.helpers import eventually
 
@@ -183,6 +187,33 @@ def test_what_the_destination_will_never_take_ends_it(nsqsmart):
         assert code == 1
         assert "rejected" in err
         assert unfinished(cluster, "orders") == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "tag", "said"),
+    [({}, "", "tag must be a text"), ({"name": "caf\ud83d"}, None, "cannot be written as JSON")],
+)
+def test_what_a_producer_refuses_ends_it_and_the_others_are_copied(redesigned, headers, tag, said):
+    answers = []
+
+    def message(body, headers, tag=None):
+        return SimpleNamespace(
+            topic="orders", partition=2, internal_id=77, body=body, headers=headers, tag=tag,
+            finish=lambda: answers.append((body, "finished")),
+            requeue=lambda *_, **__: answers.append((body, "requeued")),
+        )  # fmt: skip
+
+    make(redesigned, "copies", extend_support=True)
+    with Producer(redesigned.url) as producer, Ending() as ending:
+        copier = Copier(producer, Kept(headers=True), Filter(), ending, Bar("", off=True), None)
+        batch = [message(b"a", {"a": 1}), message(b"bad", headers, tag), message(b"b", {})]
+        copier.handler("copies")(batch)
+        assert ending.wait(0)
+    assert answers == [(b"a", "finished"), (b"bad", "requeued"), (b"b", "finished")]
+    assert sorted(stored(redesigned, "copies")) == [b"a", b"b"]
+    assert exit_code(ending.reason) == 1
+    assert "message 77 of topic 'orders', partition 2: " in str(ending.reason)
+    assert said in str(ending.reason)
 
 
 def test_fields_of_json(nsqsmart):

@@ -10,7 +10,9 @@ import pytest
 
 from nsqsmart.cli import _COMMANDS, exit_code, main, make_parser
 from nsqsmart.config import AdminConfig, ConsumerConfig, Kind, ProducerConfig, options_of
+from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConfigError, ConnectError, DiscoveryError, PublishTimeout
+from tests.helpers import ROOT
 
 URL = "nsq://127.0.0.1:4150"
 
@@ -176,3 +178,28 @@ def test_a_command_loads_no_other_one():
     )
     result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
     assert result.stdout.strip() == "[]", result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "closed", "code"),
+    [
+        (("pub", "orders"), "<&-", 0),
+        (("pub", "orders", "x", "--json"), ">&-", 0),
+        (("pub", "orders", "x", "--json", "--max-size", "1"), "2>&-", 2),
+        (("pub", "orders", "x", "--json"), "<&- >&- 2>&-", 0),
+    ],
+)
+def test_a_stream_that_is_closed_is_nothing(arguments, closed, code):
+    with Cluster(auto_create=True) as cluster:
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$0" -W error -m nsqsmart "$@" {closed}', sys.executable]
+            + [*arguments, "--url", cluster.url],
+            input=b"",
+            capture_output=True,
+            timeout=30,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
+        if code == 0 and "x" in arguments:
+            assert [each.body for each in cluster.stored("orders")] == [b"x"]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from nsqsmart import Receipt
 from nsqsmart.cli.lines import Lines, read_delimiter
+from nsqsmart.cli.sending import Manner, Sender
 from nsqsmart.errors import ConfigError
 from tests.helpers import eventually
 
@@ -206,13 +210,49 @@ def test_ctrl_c_while_nobody_reads_the_receipts(cluster, nsqsmart, bodies, tmp_p
 
 
 @ONE
-def test_a_reader_that_left_ends_it(cluster, nsqsmart):
-    program = nsqsmart.start("pub", "orders", "--url", cluster.url, "--json")
-    program.stdout.close()
-    program.stdin.write(b"one\n")
-    program.stdin.flush()
-    assert program.wait(20) == 0
-    assert program.stderr.read() == b""
+@pytest.mark.parametrize(("last", "code"), [(b"", 0), (b"x" * 1_100_000, 1)])
+@pytest.mark.parametrize("told", [subprocess.PIPE, subprocess.STDOUT])
+def test_a_reader_that_left_does_not_end_it(cluster, nsqsmart, bodies, tmp_path, last, code, told):
+    file = tmp_path / "lines"
+    file.write_bytes(b"x\n" * 3000 + last)
+    read, write = os.pipe()
+    os.close(read)
+    program = nsqsmart.start(
+        "pub", "orders", "--url", cluster.url, "--file", file, "--json", stdout=write, stderr=told
+    )
+    os.close(write)
+    err = program.communicate(timeout=30)[1]
+    assert program.returncode == code
+    assert len(bodies(cluster, "orders")) == 3000
+    if told == subprocess.PIPE:
+        assert (b"3000 stored" in err) if last else (err == b"")
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_an_interrupt_takes_nothing_spooled_for_stored(capsys, monkeypatch, told):
+    """Before anything was told, and while the first one is."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    def publish_async(_topic, body, **_):
+        receipt = Receipt("orders", None, "", spooled=body == b"spooled")
+        return SimpleNamespace(done=lambda: told, result=lambda _timeout=None: receipt)
+
+    def take(_until):
+        messages.number += 1
+        return bodies.pop(0) if bodies else interrupt()
+
+    bodies = [b"spooled"] if told else [b"spooled", b"stored", b"spooled"]
+    messages = SimpleNamespace(number=0, taken=0, pauses=lambda: False, take=take)
+    monkeypatch.setattr(Sender, "_tell", interrupt if told else Sender._tell)
+    sender = Sender(
+        SimpleNamespace(publish_async=publish_async), Manner("orders"), deadline=None, as_json=told
+    )
+    with pytest.raises(KeyboardInterrupt):
+        sender.send_all(messages)
+    kept = "0 stored, 1 spooled," if told else "1 stored, 2 spooled,"
+    assert f"interrupted: {kept} nothing sent" in capsys.readouterr().err
 
 
 class TestLines:

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -177,6 +178,30 @@ def test_a_finished_file_is_never_written_over(original, nsqsmart, tmp_path):
     assert program.wait(20) == 130
     assert (out / "orders-000000.log").read_text() == "somebody else's"
     assert (out / "orders-000001.log").read_bytes().splitlines() == lines(range(100))
+
+
+def test_folders_on_different_filesystems_are_refused_before_anything_is_taken(
+    original, nsqsmart, tmp_path, monkeypatch
+):
+    out, work = tmp_path / "out", tmp_path / "work"
+    stat = Path.stat
+
+    def elsewhere(path, **options):
+        found = stat(path, **options)
+        if path != work:
+            return found
+        mode, number, device, *rest = found
+        return os.stat_result((mode, number, device + 1, *rest))
+
+    monkeypatch.setattr(Path, "stat", elsewhere)
+    code, _, err = nsqsmart(
+        "to-file", "orders", "-n", "100", "--output-dir", out, "--work-dir", work, "--url",
+        original.url, *PLAIN,
+    )  # fmt: skip
+    assert code == 2
+    assert f"--work-dir {work} and --output-dir {out} are on different filesystems" in err
+    assert unfinished(original) == 100
+    assert [*out.iterdir(), *work.iterdir()] == []
 
 
 def test_hang_up_begins_a_new_file(original, nsqsmart, tmp_path):
