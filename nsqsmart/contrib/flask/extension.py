@@ -75,9 +75,10 @@ class NSQ:
     ) -> None:
         """Publish when *session* has committed, together with all that waits for it.
 
-        A rollback, of a savepoint too, drops it. Nothing is raised if publishing fails then: it is
-        logged at ERROR and counted, and the signal ``publish_failed`` is sent. The arguments are
-        looked at, and the body is copied, at once.
+        A rollback, of a savepoint too, drops it; but where no transaction has begun yet, it waits
+        for the next one of *session*. Nothing is raised if publishing fails then: it is logged at
+        ERROR and counted, and the signal ``publish_failed`` is sent. The arguments are looked at,
+        and the body is copied, at once.
 
         Args:
             session: of SQLAlchemy, or the ``db.session`` of Flask-SQLAlchemy.

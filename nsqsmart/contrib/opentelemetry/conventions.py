@@ -56,7 +56,9 @@ def topic_attributes(topic: str) -> Attributes:
 
 
 def server(nsqd: str) -> Attributes:
-    """Of "host:port"; an IPv6 host without its brackets."""
+    """Of "host:port", an IPv6 host without its brackets; nothing for "": it is spooled."""
+    if not nsqd:
+        return {}
     host, _, port = nsqd.rpartition(":")
     return {SERVER_ADDRESS: host.strip("[]"), SERVER_PORT: int(port)}
 

@@ -115,7 +115,8 @@ class Publishing:
 
         And then nothing, which every server takes.
         """
-        yield self._known(producer, topic) or HEADER
+        # What is spooled is not tried again: it may carry nothing that the topic does not take.
+        yield self._known(producer, topic) or (NOTHING if producer.has_spool else HEADER)
         self._learned[producer].pop(topic, None)
         yield self._known(producer, topic) or TRACE_ID
         yield NOTHING

@@ -47,7 +47,8 @@ class Dispatch:
 
     What goes to one partition, or to a topic without a key, goes in order, with one MPUB where it
     may. A failure ends its partition: what comes behind in it fails too, or it would be stored out
-    of order. A letter that is refused for what it is fails alone.
+    of order. A letter that is refused for what it is fails alone. Each lane has an equal share of
+    the time that is left, so that one without a server does not use up that of the others.
 
     Attributes:
         waiting: what has neither been stored nor failed, by its number; in order.
@@ -66,7 +67,12 @@ class Dispatch:
             # A test sees them one by one, as they were written.
             self._send_lane(_ANYWHERE, list(self.waiting))
             return
-        for lane, numbers in self._lanes().items():
+        lanes = self._lanes()
+        whole = self._deadline
+        for left, (lane, numbers) in zip(range(len(lanes), 0, -1), lanes.items(), strict=True):
+            now = monotonic()
+            # What a quick lane does not need is for those behind it.
+            self._deadline = now + (whole - now) / left
             self._send_lane(lane, numbers)
 
     def _lanes(self) -> dict[Lane, list[int]]:

@@ -302,6 +302,20 @@ def test_everything_is_as_before_afterwards(cluster, telemetry):
 
 
 @pytest.mark.parametrize("kind", [PLAIN], ids=["plain"])
+def test_what_is_spooled_has_a_span_and_carries_nothing_that_its_topic_may_refuse(
+    cluster, telemetry, tmp_path
+):
+    telemetry.on()
+    nowhere = "nsq+lookupd://127.0.0.1:1"
+    with nsqsmart.Producer(nowhere, spool=tmp_path / "spool", publish_timeout=0.05) as producer:
+        assert producer.publish("t", b"x").spooled
+        assert producer.publish_async("t", b"y").result(10).spooled
+    assert "server.address" not in telemetry.spans("publish")[0].attributes
+    with nsqsmart.Producer(cluster.url, spool=tmp_path / "spool") as producer:
+        assert [(each.sent, each.refused) for each in producer.flush_spool(10)] == [(2, 0)]
+
+
+@pytest.mark.parametrize("kind", [PLAIN], ids=["plain"])
 def test_a_settled_message_of_publish_async_ends_its_span(cluster, telemetry):
     telemetry.on()
     with nsqsmart.Producer(cluster.url) as producer:

@@ -7,6 +7,7 @@ from time import monotonic
 import pytest
 
 from nsqsmart import PublishError
+from nsqsmart.contrib.shared import sending
 from nsqsmart.contrib.shared.letters import Letter
 from nsqsmart.contrib.shared.sending import Dispatch
 from nsqsmart.errors import DiscoveryError, MessageRejected, PublishTimeout
@@ -39,6 +40,29 @@ class Producer:
                 raise self.failing[body]
         place = arguments.get("partition", arguments.get("key"))
         self.sent.append((place, list(bodies)))
+
+
+class Leaderless(Producer):
+    """Spends all the time it is given on bodies in *failing*; *clock* tells it."""
+
+    def __init__(self, *failing: bytes) -> None:
+        super().__init__(dict.fromkeys(failing, PublishTimeout("no leader")))
+        self.now = 1000.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def publish_many(self, topic, bodies, *, timeout, **arguments):
+        if self.failing.keys() & set(bodies):
+            self.now += timeout
+        super().publish_many(topic, bodies, timeout=timeout, **arguments)
+
+
+@pytest.fixture
+def leaderless(monkeypatch):
+    producer = Leaderless(b"a", b"c")
+    monkeypatch.setattr(sending, "monotonic", producer.clock)
+    return producer
 
 
 def letters(*given: tuple[str | None, bytes], topic="t", **arguments) -> list[Letter]:
@@ -122,6 +146,26 @@ def test_the_time_of_a_letter_is_within_that_of_all():
     short, long = producer.timeouts
     assert short == 0.5
     assert 5 < long <= 10
+
+
+def test_a_topic_without_a_leader_leaves_the_others_their_time(leaderless):
+    topics = zip("pqrs", (b"a", b"b", b"c", b"d"), strict=True)
+    written = [letter for topic, body in topics for letter in letters((None, body), topic=topic)]
+    made = Dispatch(leaderless, written, leaderless.now + 12)
+    made.run()
+    assert failed(made) == [b"a", b"c"]
+    assert [bodies for _, bodies in leaderless.sent] == [[b"b"], [b"d"]]
+    # What b did not need of its 3 s is for those behind it.
+    assert leaderless.timeouts == [3, 3, 4.5, 4.5]
+
+
+def test_the_time_of_a_letter_is_within_the_share_of_its_lane(leaderless):
+    written = letters(("0", b"a"), timeout=0.5) + letters(("1", b"c"), timeout=60.0)
+    written += letters((None, b"b"), timeout=60.0)
+    made = Dispatch(leaderless, written, leaderless.now + 10.5)
+    made.run()
+    assert failed(made) == [b"a", b"c"]
+    assert leaderless.timeouts == [0.5, 5, 5]
 
 
 def test_lookups_that_do_not_answer_are_asked_once_for_a_topic():

@@ -123,6 +123,20 @@ def test_before_the_transaction_has_begun(session):
     assert published() == [1, 2]
 
 
+@pytest.mark.parametrize("end", [Session.rollback, Session.close])
+def test_what_ends_no_transaction_drops_nothing(session, end):
+    nsq.publish_after_commit(session, "orders", b"1")
+    end(session)
+    assert published() == []
+    session.commit()
+    assert published() == [1]
+    with session.begin():
+        nsq.publish_after_commit(session, "orders", b"2")
+        end(session)
+    session.commit()
+    assert published() == [1]
+
+
 def test_the_session_of_flask_sqlalchemy_is_a_scoped_one(app, engine):
     scoped = scoped_session(sessionmaker(engine))
     order(scoped, 1)
