@@ -37,7 +37,7 @@ class DeliveryDecoder(Generic[T]):
     for every layout but the plain one.
     """
 
-    __slots__ = ("_arrive", "_layout", "_make", "_make_plain", "_tail")
+    __slots__ = ("_arrive", "_layout", "_make", "_make_plain", "_plain", "tail")
 
     def __init__(
         self,
@@ -51,27 +51,22 @@ class DeliveryDecoder(Generic[T]):
         self._arrive = arrive
         self._make_plain = make_plain
         self._make = make
-        self._tail = Tail(max_frame_size)
-
-    @property
-    def missing(self) -> int:
-        """Bytes still to come of the frame under way, as far as its size is known."""
-        return self._tail.missing
+        self._plain = layout == PLAIN
+        self.tail = Tail(max_frame_size)
+        """What came of the frame under way, and how much of it is missing."""
 
     def feed(self, data: bytes) -> tuple[list[T], list[Frame]]:
         """The messages and the other frames that *data* completes, each in order."""
-        stream = self._tail.join(data)
+        stream = self.tail.join(data) if self.tail.size else data
         if stream is None:
             return [], []
-        if self._layout == PLAIN:
-            return self._feed_plain(stream)
-        return self._feed_layout(stream)
+        return self._feed_plain(stream) if self._plain else self._feed_layout(stream)
 
     def _feed_plain(self, stream: bytes) -> tuple[list[T], list[Frame]]:
         messages: list[T] = []
         others: list[Frame] = []
         position, length = 0, len(stream)
-        limit = self._tail.max_frame_size
+        limit = self.tail.max_frame_size
         arrival, make, unpack = self._arrive(), self._make_plain, _WHOLE_HEAD.unpack_from
         while length - position >= _WHOLE_HEAD_SIZE:
             size, frame_type, timestamp, attempts, message_id = unpack(stream, position)
@@ -88,10 +83,10 @@ class DeliveryDecoder(Generic[T]):
             body = stream[position + _WHOLE_HEAD_SIZE : end]
             messages.append(make(arrival, timestamp, attempts, message_id, body))
             position = end
-        else:
-            # Fewer bytes than a message head: an OK or a heartbeat may still be whole.
+        if position < length:
+            # An OK or a heartbeat is shorter than the head of a message, and may still be whole.
             position = self._cut_short(stream, position, others)
-        self._tail.keep(stream[position:])
+            self.tail.keep(stream[position:])
         return messages, others
 
     def _cut_short(self, stream: bytes, position: int, others: list[Frame]) -> int:
@@ -113,7 +108,7 @@ class DeliveryDecoder(Generic[T]):
                 messages.append(self._make(arrival, decode_message(frame.data, self._layout)))
             else:
                 others.append(frame)
-        self._tail.keep(stream[position:])
+        self.tail.keep(stream[position:])
         return messages, others
 
     def _cut(self, stream: bytes, position: int) -> tuple[Frame | None, int]:
@@ -121,7 +116,7 @@ class DeliveryDecoder(Generic[T]):
         if len(stream) - position < PREFIX_SIZE:
             return None, position
         size, frame_type = _PREFIX.unpack_from(stream, position)
-        check_size(size, self._tail.max_frame_size)
+        check_size(size, self.tail.max_frame_size)
         check_type(frame_type)
         end = position + 4 + size
         if frame_type == MESSAGE and size < _WHOLE_HEAD_SIZE - 4:

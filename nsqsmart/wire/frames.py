@@ -46,31 +46,27 @@ class Tail:
     copy a large frame once per read.
     """
 
-    __slots__ = ("_have", "_need", "_pieces", "max_frame_size")
+    __slots__ = ("_need", "_pieces", "max_frame_size", "size")
 
     def __init__(self, max_frame_size: int) -> None:
         self.max_frame_size = max_frame_size
+        self.size = 0
+        """Bytes held."""
         self._pieces: list[bytes] = []
-        self._have = 0
         self._need = 0
 
     @property
     def missing(self) -> int:
         """Bytes still to come of a frame whose head has come; 0 if there is none."""
-        return self._need - self._have if self._have >= PREFIX_SIZE else 0
-
-    @property
-    def size(self) -> int:
-        """Bytes held."""
-        return self._have
+        return self._need - self.size if self.size >= PREFIX_SIZE else 0
 
     def join(self, data: bytes) -> bytes | None:
         """*data* behind what was held, or None while the frame is still incomplete."""
-        if not self._pieces:
+        if not self.size:
             return data
         self._pieces.append(data)
-        self._have += len(data)
-        if self._have < self._need:
+        self.size += len(data)
+        if self.size < self._need:
             return None
         return self.clear()
 
@@ -79,7 +75,7 @@ class Tail:
         if not rest:
             return
         self._pieces.append(rest)
-        self._have = len(rest)
+        self.size = len(rest)
         # Size and type are judged as soon as they have come, whatever the cut.
         self._need = _TYPE_SIZE
         if len(rest) >= _TYPE_SIZE:
@@ -91,7 +87,7 @@ class Tail:
         """Forget, and return, what is held."""
         held = b"".join(self._pieces)
         self._pieces.clear()
-        self._have = self._need = 0
+        self.size = self._need = 0
         return held
 
 
@@ -128,11 +124,6 @@ class FrameDecoder:
 
     def __init__(self, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE) -> None:
         self._tail = Tail(max_frame_size)
-
-    @property
-    def missing(self) -> int:
-        """Bytes still to come of the frame under way, as far as its size is known."""
-        return self._tail.missing
 
     @property
     def buffered(self) -> int:

@@ -121,9 +121,9 @@ def test_the_cut_of_a_stream_does_not_matter(
     assert (messages, others) == expected(stream, layout)
     assert [m.body for m in messages] == [m.body for m in some if isinstance(m, RawMessage)]
     assert others == [each for each in some if isinstance(each, Frame)]
-    assert decoder._tail.size == held
+    assert decoder.tail.size == held
     assert decoder.feed(encode_frame(MESSAGE, bytes(70))[held:])[1] == []
-    assert decoder._tail.size == 0
+    assert decoder.tail.size == 0
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -148,7 +148,7 @@ def test_garbage_is_refused_whatever_the_cut(
                 outcomes.append(read(decoder, reads))
             except ProtocolError:
                 outcomes.append(None)
-            assert decoder._tail.size < 4 + LIMIT
+            assert decoder.tail.size < 4 + LIMIT
         assert outcomes[0] == outcomes[1]
 
 
@@ -238,7 +238,7 @@ def test_a_long_frame_of_another_type_cut_anywhere(layout: MessageLayout) -> Non
     for cut in range(len(wire) + 1):
         decoder = decoder_of(layout)
         assert read(decoder, [wire[:cut], wire[cut:]]) == expected(wire, layout)
-        assert decoder.missing == 0
+        assert decoder.tail.missing == 0
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -258,13 +258,15 @@ def test_a_message_that_ends_within_its_blocks(layout: MessageLayout) -> None:
 def test_how_much_is_missing() -> None:
     decoder = decoder_of(PLAIN)
     wire = stream_of([RawMessage(1, 1, b"a" * 16, b"x" * 66)], PLAIN)
-    assert decoder.missing == 0
-    decoder.feed(wire[:30])
-    assert decoder.missing == 70
+    assert decoder.tail.missing == 0
+    decoder.feed(wire[:3])
+    assert decoder.tail.missing == 0  # its size is not known yet
+    decoder.feed(wire[3:30])
+    assert decoder.tail.missing == 70
     decoder.feed(wire[30:99])
-    assert decoder.missing == 1
+    assert decoder.tail.missing == 1
     decoder.feed(wire[99:])
-    assert decoder.missing == 0
+    assert decoder.tail.missing == 0
 
 
 def test_a_large_message_is_copied_twice_at_most() -> None:
