@@ -14,19 +14,25 @@ from time import monotonic
 from typing import TypeGuard
 
 from nsqsmart.client.facts import facts
-from nsqsmart.client.failures import publish_error
 from nsqsmart.client.hands import Hands
 from nsqsmart.client.lane_queue import LaneQueues
-from nsqsmart.client.measuring import note_retry, note_settled
+from nsqsmart.client.measuring import note_settled
+from nsqsmart.client.overdue import Overdue
 from nsqsmart.client.pending import Pending
 from nsqsmart.client.pipes import Dial, Pipes
 from nsqsmart.client.publication import Publication, build
-from nsqsmart.client.publish_call import Call, Trial, after_failure, carry_out
+from nsqsmart.client.publish_call import carry_out
 from nsqsmart.client.publisher import Publisher, read_receipt
 from nsqsmart.client.receipt import Receipt
 from nsqsmart.client.room import Room
-from nsqsmart.client.trace_log import publish_failed, published
-from nsqsmart.client.traced import with_trace_lines
+from nsqsmart.client.scouting import (
+    account,
+    closed_error,
+    interrupted_error,
+    late_error,
+    scout,
+)
+from nsqsmart.client.trace_log import published
 from nsqsmart.errors import (
     ClientClosed,
     OrderingNotSupported,
@@ -59,55 +65,61 @@ class AsyncPublisher:
     def __init__(self, shared: Publisher, dial: Dial) -> None:
         config = shared.config
         self._shared = shared
-        self._config = config
         self.room = Room(
             config.async_max_messages, config.async_max_bytes, block=config.on_full == "block"
         )
         self._hands = Hands("publish", _MAX_THREADS)
         self._ticker = Ticker("publish-timer", lambda: False, 60.0)
         self._ticker.start()
-        self._lanes = LaneQueues(self._hands, self._publish, self._settle)
+        self._overdue = Overdue(self._ticker, self._expire)
+        self._lanes = LaneQueues(self._hands, self._publish, self._settle, self._overdue.take)
         self._pipes = Pipes(config, dial, self, self._ticker)
         self._inboxes: dict[str, deque[Pending]] = {}
         """Messages that cannot go their way at once; a topic is here while a thread sees to it."""
-        self._lock = threading.Lock()  # guards the one above
+        self._attended: set[str] = set()  # topics whose thread has begun
+        self._lock = threading.Lock()  # guards the two above
         self._closed = False
 
     def submit(self, publication: Publication, deadline: float, patience: float) -> Pending:
         """Send it on its way; raises what Room.enter raises."""
         topic, body = publication.topic, publication.bodies[0]
+        pending = Pending(topic, body, publication, deadline, patience)
         self.room.enter(len(body), deadline)
         try:
-            pending = Pending(topic, body, publication, deadline, patience)
             topology = self._shared.directory.known(topic)
             if publication.keyed or topic in self._inboxes or not _is_usable(topology):
                 self._enqueue(pending)
             else:
                 self._dispatch(pending, topology)
         except BaseException:
-            self.room.leave(1, len(body))
+            self._take_back(pending)
             raise
         return pending
 
     def submit_plain(self, topic: str, body: bytes, now: float, patience: float) -> Pending:
         """The same for a message without key, partition, trace, header and delay."""
         deadline = now + patience
+        pending = Pending(topic, body, None, deadline, patience)
         self.room.enter(len(body), deadline)
         try:
-            pending = Pending(topic, body, None, deadline, patience)
-            routes = self._shared.routes(topic, now)
-            if routes is None or topic in self._inboxes:
+            route = None if topic in self._inboxes else self._shared.route(topic, now)
+            if route is None:
                 self._enqueue(pending)
             else:
-                route = self._shared.choose(routes, now)
                 target = route.target
                 command = b"".join((route.line, _pack(len(body)), body))
                 pending.depart(target, None, now, now + self._shared.patience_at(target))
                 self._pipes.submit(pending, target.node.address, command, now)
         except BaseException:
-            self.room.leave(1, len(body))
+            self._take_back(pending)
             raise
         return pending
+
+    def _take_back(self, pending: Pending) -> None:
+        """An interrupt: it may be under way, and the caller has nothing to ask for its outcome."""
+        waits = self._overdue.take(pending)
+        outcome = Outcome.NOT_SENT if waits else Outcome.UNCERTAIN
+        self._settle(pending, interrupted_error(pending, outcome))
 
     def close(self) -> None:
         """End what is still on its way, and every thread; pool and turns are closed before."""
@@ -138,6 +150,8 @@ class AsyncPublisher:
             if pending.traced is not None:
                 self.on_answer(pending, b"OK")
                 continue
+            if not pending.claim():
+                continue
             size += len(pending.body)
             count += 1
             pending.succeed()
@@ -155,6 +169,8 @@ class AsyncPublisher:
         except TransportError as error:
             self.on_error(item, error)
             raise
+        if not item.claim():
+            return
         item.succeed(stored)
         published(item.result(), monotonic() - item.started, self._shared.client_id)
         note_settled(self._shared.meter, item, ok=True)
@@ -162,10 +178,12 @@ class AsyncPublisher:
 
     def on_error(self, item: Pending, error: TransportError) -> None:
         """It was refused, or no answer can come any more."""
+        if item.done():
+            return
         item.reason = error
         if self._closed:
             outcome = Outcome.UNCERTAIN if error.sent else Outcome.NOT_SENT
-            self._settle(item, _closed_error(item, outcome))
+            self._settle(item, closed_error(item, outcome))
         else:
             self._enqueue(item)
 
@@ -173,20 +191,33 @@ class AsyncPublisher:
 
     def _enqueue(self, pending: Pending) -> None:
         topic = pending.topic
-        with self._lock:
-            inbox = self._inboxes.get(topic)
-            if inbox is not None:
-                inbox.append(pending)
-                return
-            self._inboxes[topic] = deque([pending])
-        self._hands.do(lambda: self._empty_inbox(topic))
+        self._overdue.watch(pending)
+        opened = False
+        try:
+            with self._lock:
+                inbox = self._inboxes.get(topic)
+                if inbox is not None:
+                    inbox.append(pending)
+                    return
+                opened = True
+                self._inboxes[topic] = deque([pending])
+            self._hands.do(lambda: self._empty_inbox(topic))
+        except BaseException:
+            if opened:  # an interrupt: others may have joined it
+                self._hands.do(lambda: self._empty_inbox(topic))
+            raise
 
     def _empty_inbox(self, topic: str) -> None:
+        with self._lock:
+            if topic in self._attended or topic not in self._inboxes:
+                return
+            self._attended.add(topic)
         while True:
             with self._lock:
                 inbox = self._inboxes[topic]
                 if not inbox:
                     del self._inboxes[topic]
+                    self._attended.discard(topic)
                     return
                 batch = inbox.copy()
                 inbox.clear()
@@ -202,21 +233,31 @@ class AsyncPublisher:
             pending = batch[0]
             topology = self._picture(pending)
             if pending.reason is None and _is_usable(topology):
-                self._dispatch(pending, topology)
+                # A keyed one goes on waiting, in its lane.
+                if pending.publication.keyed or self._overdue.take(pending):
+                    self._dispatch(pending, topology)
                 batch.popleft()
-                continue
-            outcome = self._scout(pending)
-            batch.popleft()
-            self._settle(pending, outcome)
-            if isinstance(outcome, _OF_THE_TOPIC):
-                while batch:
-                    self._settle(batch.popleft(), outcome)
-            elif isinstance(outcome, Receipt):
-                for other in batch:
-                    self._account(other)
-                left = [other for other in batch if not other.done()]
-                batch.clear()
-                batch.extend(left)
+            elif self._overdue.take(pending):
+                self._send_scout(pending, batch)
+            else:
+                batch.popleft()
+
+    def _send_scout(self, pending: Pending, batch: deque[Pending]) -> None:
+        """Publish the first of *batch* here and now; what comes of it may concern the others."""
+        if pending.publication.keyed:
+            self._lanes.wait_idle(pending.topic, pending.deadline)
+        outcome = scout(self._shared, pending)
+        batch.popleft()
+        self._settle(pending, outcome)
+        if isinstance(outcome, _OF_THE_TOPIC):
+            while batch:
+                self._settle(batch.popleft(), outcome)
+        elif isinstance(outcome, Receipt):
+            for other in batch:
+                self._account(other)
+            left = [other for other in batch if not other.done()]
+            batch.clear()
+            batch.extend(left)
 
     def _picture(self, pending: Pending) -> Topology | None:
         """The picture to go by; None is for a scout to find out."""
@@ -225,64 +266,27 @@ class AsyncPublisher:
         except TransportError:
             return None
 
-    def _scout(self, pending: Pending) -> Receipt | PublishError:
-        """Publish it here and now."""
-        publication = pending.publication
-        if publication.keyed:
-            self._lanes.wait_idle(publication.topic, pending.deadline)
-        call = Call(self._shared, publication, pending.deadline, pending.retry)
-        try:
-            return with_trace_lines(
-                self._shared.client_id,
-                publication,
-                lambda: _start(call, pending, self._shared.directory.known(pending.topic)),
-            )
-        except ClientClosed:
-            return _closed_error(pending, Outcome.NOT_SENT)
-        except PublishError as error:
-            return error
-
     def _account(self, pending: Pending) -> None:
-        """Note its failure, which a scout has found a way around; or settle it, if it is final."""
-        reason, target = pending.reason, pending.target
-        if reason is None or target is None or pending.done():
-            return
-        now = monotonic()
-        trial = Trial(pending.publication, target, target.partition, pending.started)
-        retry = pending.retry or self._shared.new_retry(pending.deadline)
-        pending.retry, verdict = after_failure(self._shared, trial, retry, reason, now)
-        if pending.retry.may_retry(verdict, now):
-            pending.reason = None
-            note_retry(self._shared.meter, pending.topic, reason)
-        else:
-            error = publish_error(pending.topic, pending.retry, reason, now=now)
-            error.__cause__ = reason
+        """A scout has found a way around its failure, unless that is final."""
+        error = account(self._shared, pending)
+        if error is not None:
             self._settle(pending, error)
-            for trace_id in pending.trace_ids:
-                elapsed = now - pending.started
-                publish_failed(pending.topic, trace_id, error, elapsed, self._shared.client_id)
+
+    def _expire(self, pending: Pending) -> None:
+        """On the ticker: its deadline came while it waited for its way."""
+        self._settle(pending, account(self._shared, pending) or late_error(pending))
 
     def _dispatch(self, pending: Pending, topology: Topology) -> None:
         publication = pending.publication
         try:
             if publication.keyed:
-                self._lanes.put(self._partition(publication, topology), pending)
+                self._lanes.put(_partition(self._shared, publication, topology), pending)
             else:
                 self._send(pending, topology)
         except PublishError as error:
             self._settle(pending, error)
         except TransportError as error:
             self.on_error(pending, error)
-
-    def _partition(self, publication: Publication, topology: Topology) -> int:
-        if publication.partition is not None:
-            return publication.partition
-        assert publication.key is not None  # noqa: S101 - keyed means one of the two is there
-        count = topology.partition_num
-        partition = partition_for(publication.key, count, self._config.sharding)
-        if self._shared.count_changed(publication.topic, count):
-            raise PartitionCountChanged(f"topic {publication.topic!r} now has {count} partitions")
-        return partition
 
     def _send(self, pending: Pending, topology: Topology) -> None:
         now = monotonic()
@@ -298,30 +302,23 @@ class AsyncPublisher:
             raise PublishFailed("the Producer was closed", code="ClientClosed") from error
 
     def _settle(self, pending: Pending, outcome: Receipt | PublishError) -> None:
-        if not pending.done():
+        self._overdue.take(pending)
+        if pending.claim():
             pending.settle(outcome)
             note_settled(self._shared.meter, pending, ok=isinstance(outcome, Receipt))
             self.room.leave(1, len(pending.body))
 
 
-def _start(call: Call, pending: Pending, topology: Topology | None) -> Receipt:
-    if pending.reason is None or pending.target is None:
-        return call.run()
-    return call.resume(topology, pending.target, pending.reason, pending.started)
+def _partition(shared: Publisher, publication: Publication, topology: Topology) -> int:
+    if publication.partition is not None:
+        return publication.partition
+    assert publication.key is not None  # noqa: S101 - keyed means one of the two is there
+    count = topology.partition_num
+    partition = partition_for(publication.key, count, shared.config.sharding)
+    if shared.count_changed(publication.topic, count):
+        raise PartitionCountChanged(f"topic {publication.topic!r} now has {count} partitions")
+    return partition
 
 
 def _is_usable(topology: Topology | None) -> TypeGuard[Topology]:
     return topology is not None and topology.state is TopicState.FOUND and bool(topology.targets)
-
-
-def _closed_error(pending: Pending, outcome: Outcome) -> PublishError:
-    if pending.retry:
-        outcome = max(outcome, pending.retry.outcome, key=lambda each: each.severity)
-    error = PublishFailed(
-        f"publish to {pending.topic!r}: the Producer was closed (outcome: {outcome})",
-        outcome=outcome,
-        answered=outcome is not Outcome.UNCERTAIN,
-        code="ClientClosed",
-    )
-    error.__cause__ = ClientClosed("the Producer was closed")
-    return error

@@ -131,6 +131,11 @@ class BaseProducer:
             self._running(), topic, key, self._config.sharding, monotonic() + limit
         )
 
+    @property
+    def has_spool(self) -> bool:
+        """Whether it keeps on the disk what cannot be sent: option ``spool``."""
+        return self._spool is not None
+
     def flush_spool(self, timeout: float | None = None) -> list[Flushed]:
         """Send what waits in the spool, topic by topic, for *timeout* seconds at most.
 
@@ -220,6 +225,7 @@ class BaseProducer:
         machinery = self._machinery.get_or_make(
             lambda: Machinery(open_endpoint(self._endpoint), self._config, self._greeting)
         )
+        machinery.begin()
         if self._closed:
             # Between the first look and now: close() may not have found it.
             self._machinery.take()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from nsqsmart.client.engine import Engine
+from nsqsmart.client.staff import busy_readers
 from nsqsmart.client.subscription import Subscription
 
 _CLOSE_WAIT = 1.0
@@ -44,7 +45,7 @@ def drain(engine: Engine, deadline: float) -> CloseReport:
     engine.begin_drain()
     engine.keeper.close(deadline)
     subscriptions = engine.snapshot()
-    _stop_deliveries(subscriptions, deadline)
+    _stop_deliveries(engine, subscriptions, deadline)
     engine.crew.dismiss()
     abandoned = engine.crew.join(deadline)
     for message in abandoned:
@@ -56,14 +57,18 @@ def drain(engine: Engine, deadline: float) -> CloseReport:
             subscription.lane.release_held()
         subscription.send_all()
     engine.giving_up.close(deadline)
-    engine.ticker.close()
-    for subscription in {*engine.snapshot(), *subscriptions}:
+    # However many do not end, they are waited for together.
+    patience = max(deadline, monotonic() + _CLOSE_WAIT)
+    engine.ticker.close(patience)
+    left = {*engine.snapshot(), *subscriptions}
+    for subscription in left:
         subscription.hang_up()
-        subscription.join(max(deadline, monotonic() + _CLOSE_WAIT))
+    for subscription in left:
+        subscription.join(patience)
     return report(engine, tuple(message.id for message in abandoned))
 
 
-def _stop_deliveries(subscriptions: list[Subscription], deadline: float) -> None:
+def _stop_deliveries(engine: Engine, subscriptions: list[Subscription], deadline: float) -> None:
     """CLS, and wait for its answer: then nothing can reach the inbox behind the last worker."""
     for subscription in subscriptions:
         if subscription.outbox:
@@ -71,9 +76,12 @@ def _stop_deliveries(subscriptions: list[Subscription], deadline: float) -> None
         else:
             # Still being dialled: nobody waits for that.
             subscription.hang_up()
+    busy = busy_readers(engine.crew, engine.config.workers)
     patience = min(deadline, monotonic() + _CLOSE_WAIT)
     for subscription in subscriptions:
-        subscription.close_wait.wait(max(0.0, patience - monotonic()))
+        # Who is busy reads the answer when its handler has ended, which may last.
+        until = deadline if subscription in busy else patience
+        subscription.close_wait.wait(max(0.0, until - monotonic()))
         if subscription.lane:
             subscription.lane.release_held()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from time import monotonic
 from types import TracebackType
@@ -12,8 +11,10 @@ from typing import Self
 from nsqsmart.client.arguments import check_count, check_timeout
 from nsqsmart.client.closing import CloseReport, drain, report
 from nsqsmart.client.consumer_figures import ConsumerFigures, watch
+from nsqsmart.client.ending import Ending
 from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
 from nsqsmart.client.engine import Engine
+from nsqsmart.client.exiting import at_exit
 from nsqsmart.client.giving_up import GivingUp, check_giving_up
 from nsqsmart.client.health import Health
 from nsqsmart.client.measuring import make_meter, noted
@@ -22,6 +23,7 @@ from nsqsmart.client.pulling import Puller
 from nsqsmart.client.recruiting import recruiter
 from nsqsmart.client.results import BatchHandler, Handler
 from nsqsmart.client.running import run
+from nsqsmart.client.signals import interrupts
 from nsqsmart.client.vitals import health
 from nsqsmart.config import ConsumerConfig, resolve
 from nsqsmart.errors import ClientClosed, UsedAfterFork
@@ -80,12 +82,7 @@ class Consumer:
         self._tell: Callable[[object], None] = _nobody
         self._paused = False
         self._max_in_flight = self._config.max_in_flight
-        self._lock = threading.Lock()  # guards the four below
-        self._closing = False
-        self._started = False
-        self._error: BaseException | None = None
-        self._report: CloseReport | None = None
-        self._ended = threading.Event()
+        self._ending = Ending()
 
     def start(self) -> Self:
         """Look up, dial and subscribe; returns after the servers' first answers.
@@ -98,8 +95,7 @@ class Consumer:
             self._begin_anew()
         if self._engine is not None:
             raise RuntimeError("the Consumer was started before")
-        if self._closing:
-            raise ClientClosed("the Consumer was closed")
+        self._ending.check()
         endpoint = open_endpoint(self._endpoint)
         giving_up = GivingUp(self._config, self._address)
         self._engine = engine = Engine(
@@ -109,14 +105,14 @@ class Consumer:
         engine.set_max_in_flight(self._max_in_flight)
         engine.pause(self._paused)
         try:
+            # A close() that came before there was anything to end does not come again.
+            self._ending.check()
             engine.start()
         except BaseException:
-            self.close(timeout=0)
+            self._close(0)
+            _end(self._figures)
             raise
-        with self._lock:
-            self._started = True
-            error = self._error
-        if error is not None:
+        if self._ending.is_wanted():
             self._close_behind()
         return self
 
@@ -134,47 +130,58 @@ class Consumer:
         SystemExit or KeyboardInterrupt from a handler, and NotAuthorized, close it and are raised.
         """
         self._check_process()
-        ended = self._ended.wait(timeout)
-        if ended and self._error is not None:
-            raise self._error
+        ended = self._ending.over.wait(timeout)
+        if ended and self._ending.error is not None:
+            raise self._ending.error
         return ended
 
     def close(self, timeout: float | None = None) -> CloseReport:
         """Drain within *timeout* seconds (default ``close_timeout``) and end every thread.
 
         Running handlers and ``with message:`` blocks may finish; messages that nobody has begun
-        with, and those detached or pulled, go back at once. May be called twice and from any
-        thread; from a handler it returns at once, and the drain goes on behind it, so that the
-        handler's own message is answered.
+        with, and those detached or pulled, go back at once. May be called twice, from any thread
+        and from a signal handler. From a handler, or if the signal interrupted a call of this
+        consumer or an answer, it returns at once, and the drain goes on behind it: the handler's
+        own message is answered, and the interrupted call lets go of its locks.
         """
         self._check_process()
-        if self._engine is not None and self._engine.crew.is_handling():
+        if interrupts(self, _CALLS, _ANSWERS):
+            behind = self._ending.wish()
+        elif self._engine is not None and self._engine.crew.is_handling():
+            behind = True
+        else:
+            return self._close(timeout)
+        if behind:
             self._close_behind(timeout)
-            return report(self._engine)
-        return self._close(timeout)
+        return self.stats()
 
     def _close_behind(self, timeout: float | None = None) -> None:
+        # If the process ends meanwhile, it waits for the drain.
+        at_exit(self._ending)
         spawn("closer", lambda: self._close(timeout))
 
     def _close(self, timeout: float | None) -> CloseReport:
         limit = self._config.close_timeout if timeout is None else check_timeout(timeout)
-        with self._lock:
-            first, self._closing = not self._closing, True
-        if not first:
-            self._ended.wait(limit)
-        elif self._engine is not None:
-            self._report = drain(self._engine, monotonic() + limit)
-            if self._figures is not None:
-                self._figures.end()
-        self._ended.set()
-        self._tell(None)
-        return self._report or CloseReport(0, 0, 0)
+        if self._ending.claim():
+            self._drain(limit)
+        else:
+            # It is over when the first one says so, which may have more time.
+            self._ending.over.wait(limit)
+        return self._ending.report or self.stats()
+
+    def _drain(self, limit: float) -> None:
+        try:
+            if self._engine is not None:
+                self._ending.report = drain(self._engine, monotonic() + limit)
+        finally:
+            # Whatever it was that failed, nobody waits for ever.
+            _end(self._figures)
+            self._ending.over.set()
+            self._tell(None)
 
     def _stop(self, error: BaseException) -> None:
         """From inside, on any thread: drain, and raise *error* for whoever waits."""
-        with self._lock:
-            self._error = self._error or error
-            started = self._started
+        started = self._ending.fail(error)
         self._tell(error)
         if self._engine is not None:
             self._engine.crew.end(error)
@@ -190,7 +197,7 @@ class Consumer:
         RuntimeError before start(), and NotAuthorized if that ended it.
         """
         puller = self._puller()
-        if self._ended.is_set():
+        if self._ending.over.is_set():
             raise ClientClosed("the Consumer was closed")
         count = check_count("max_messages", max_messages, 1)
         limit = None if timeout is None else check_timeout(timeout)
@@ -238,7 +245,7 @@ class Consumer:
     def health(self) -> Health:
         """How it is, as far as it knows; asks nobody."""
         self._check_process()
-        if self._closing:
+        if self._ending.closing:
             return Health("closed")
         return Health("idle") if self._engine is None else health(self._engine)
 
@@ -274,7 +281,7 @@ class Consumer:
 
     def has_ended(self) -> bool:
         """Whether it was closed, and that is over."""
-        return self._ended.is_set()
+        return self._ending.over.is_set()
 
     def __repr__(self) -> str:
         topic, channel = self._names
@@ -291,13 +298,46 @@ class Consumer:
         """In a child: forget what the parent runs; its connections are closed, not ended."""
         engine, self._engine = self._engine, None
         self._process = os.getpid()
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._closing = self._started = False
-        self._error = self._report = None
+        self._ending = Ending()
         for subscription in list(engine.subscriptions) if engine else ():
             if subscription.connection:
                 subscription.connection.drop()
+
+
+# What an application calls: each may hold a lock when a signal handler interrupts it.
+_CALLS = frozenset(
+    call.__code__
+    for call in (
+        Consumer.start,
+        Consumer.join,
+        Consumer.poll,
+        Consumer.__iter__,
+        Consumer.pause,
+        Consumer.resume,
+        Consumer.set_max_in_flight,
+        Consumer.health,
+        Consumer.is_starved,
+        Consumer.stats,
+        Consumer.close,
+    )
+)
+_ANSWERS = frozenset(
+    call.__code__
+    for call in (
+        Message.finish,
+        Message.requeue,
+        Message.touch,
+        Message.detach,
+        Message.skip,
+        Message.__enter__,
+        Message.__exit__,
+    )
+)
+
+
+def _end(figures: ConsumerFigures | None) -> None:
+    if figures is not None:
+        figures.end()
 
 
 def _nobody(_token: object) -> None:

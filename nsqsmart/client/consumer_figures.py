@@ -28,14 +28,17 @@ class ConsumerFigures:
         self._meter = meter
         self._engine = engine
         self._names = (engine.topic, engine.channel)
+        self._over = False
 
     def figures(self) -> list[Figure]:
         """The figures now."""
         return [*missing_leaders(self._engine.directory), *self._flow(), *self._counts()]
 
     def end(self) -> None:
-        """It is over."""
-        self._meter.unwatch(self)
+        """It is over; may be said twice."""
+        over, self._over = self._over, True
+        if not over:
+            self._meter.unwatch(self)
 
     def _flow(self) -> Iterator[Figure]:
         engine, names = self._engine, self._names

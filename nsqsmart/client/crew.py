@@ -15,7 +15,7 @@ from nsqsmart.client.facts import facts_of
 from nsqsmart.client.message import Message
 from nsqsmart.client.requeue import Requeue, wish_of
 from nsqsmart.client.results import Handler, Results
-from nsqsmart.client.staff import Boss, Tally, flush_all, turn_away
+from nsqsmart.client.staff import Boss, Tally, flush_all, own_tally, turn_away
 from nsqsmart.errors import AlreadyResponded
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.threads import Thread, spawn
@@ -77,8 +77,7 @@ class Crew:
             for message in messages:
                 put(message)
             return
-        tally = self._tally()
-        self._handle_all(messages, tally)
+        self._handle_all(messages, self._tally())
         self._flush()
 
     def dismiss(self) -> None:
@@ -99,7 +98,7 @@ class Crew:
 
     def _tally(self) -> Tally:
         """The counts of the calling thread."""
-        return self._tallies.setdefault(threading.get_ident(), Tally())
+        return own_tally(self._tallies)
 
     def _work(self) -> None:
         tally = self._tally()
@@ -132,21 +131,32 @@ class Crew:
     def _handle_all(self, messages: Iterable[Message], tally: Tally) -> None:
         """Nearly every message comes by here: what is rare is done elsewhere."""
         boss, handler, most = self._boss, self._handler, self._most_attempts
+        # One look at the clock a message. Before a handler it may be that behind the last one: what
+        # came since then has not waited.
+        now = monotonic()
         for message in messages:
             tally.current = message
             arrival = message.arrival
             ack = arrival.ack
             rare = message.rare is not None or message.attempts > most or boss.draining
-            if ack is None or rare or monotonic() >= arrival.deadline:
+            if rare or ack is None or now >= arrival.deadline:
                 self._handle(message, tally)
+                now = monotonic()
                 continue
             try:
                 result = handler(message)
             except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
                 self._failed(message, tally, error)
+                now = monotonic()
             else:
-                plain = result is None and message.answer is None and message.rare is None
-                if plain and monotonic() < arrival.deadline and ack(message.id):
+                now = monotonic()
+                if (
+                    result is None
+                    and message.answer is None
+                    and message.rare is None
+                    and now < arrival.deadline
+                    and ack(message.id)
+                ):
                     message.answer = True
                     tally.finished += 1
                     if boss.watching:

@@ -317,4 +317,6 @@ class Directory:
         if topology.state is not TopicState.FOUND:
             return self._config.lookupd_min_refresh_interval
         jitter = uniform(0.0, self._config.lookupd_poll_jitter)  # noqa: S311 - spreads load
-        return self.poll_interval(topology) * (1.0 + jitter)
+        # Sooner nobody may ask: whoever polls would do nothing else.
+        shortest = self._config.lookupd_min_refresh_interval
+        return max(shortest, self.poll_interval(topology) * (1.0 + jitter))

@@ -31,7 +31,14 @@ from nsqsmart.client.subscribing import (
 from nsqsmart.client.subscription import Subscription
 from nsqsmart.client.wish import Wish
 from nsqsmart.config import ConsumerConfig, Endpoint
-from nsqsmart.errors import ConnectionLost, NotAuthorized, NsqError, ServerError, SubscribeError
+from nsqsmart.errors import (
+    ClientClosed,
+    ConnectionLost,
+    NotAuthorized,
+    NsqError,
+    ServerError,
+    SubscribeError,
+)
 from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.lookup import READ
 from nsqsmart.net.outbox import Outbox
@@ -64,6 +71,7 @@ class Engine:
         self.topic, self.channel = names
         self.config = config
         self.giving_up = giving_up
+        self._beginning = threading.Lock()  # all threads begin before the drain, or none does
         self.draining = False
         self.watching = False
         self.reached = False
@@ -93,15 +101,19 @@ class Engine:
         """Start every thread, and wait for the first answers to SUB, for ``dial_timeout`` at most.
 
         Raises SubscribeError when a server refuses for good, ConfigError or OrderingNotSupported
-        when ``ordered=True`` does not fit the topic. An unreachable lookup is no error.
+        when ``ordered=True`` does not fit the topic, ClientClosed when the drain was first. An
+        unreachable lookup is no error.
         """
-        self.crew.start()
-        self.ticker.start()
-        self._rounds.start()
-        self.keeper.start()
+        with self._beginning:
+            if self.draining:
+                raise ClientClosed("the Consumer was closed")
+            self.crew.start()
+            self.ticker.start()
+            self._rounds.start()
+            self.keeper.start()
         deadline = monotonic() + self.config.dial_timeout
         with self._changed:
-            while self._first_error is None and not self._all_answered():
+            while not (self.draining or self._first_error or self._all_answered()):
                 left = deadline - monotonic()
                 if left <= 0:
                     break
@@ -250,5 +262,6 @@ class Engine:
 
     def begin_drain(self) -> None:
         """Nothing new: RDY 0 everywhere, no lookups, no dials."""
-        self.draining = True
+        with self._beginning:
+            self.draining = True
         self.regulator.stop()

@@ -1,4 +1,4 @@
-"""What producers do when the interpreter ends and nobody has closed them."""
+"""What clients do when the interpreter ends and nobody has closed them, or that is under way."""
 
 from __future__ import annotations
 

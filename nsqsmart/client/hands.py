@@ -21,14 +21,15 @@ class Hands:
         self._name = name
         self._limit = limit
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
-        self._lock = threading.Lock()  # guards the two below
+        self._lock = threading.Lock()  # guards the three below
         self._idle = 0
         self._threads: list[Thread] = []
+        self._closed = False
 
     def do(self, task: Task) -> None:
-        """Have *task* done soon."""
+        """Have *task* done soon; by the caller himself where no thread is left to do it."""
         with self._lock:
-            needed = self._idle == 0 and len(self._threads) < self._limit
+            needed = self._idle == 0 and len(self._threads) < self._limit and not self._closed
             if needed:
                 try:
                     self._threads.append(spawn(f"{self._name}-{len(self._threads)}", self._run))
@@ -37,17 +38,18 @@ class Hands:
                     needed = False
             else:
                 self._idle -= self._idle > 0
-            alone = not self._threads
+            alone = self._closed or not self._threads
+            if not alone:
+                # Under the lock: nothing gets behind the end.
+                self._tasks.put(task)
         if alone:
             task()
-        else:
-            self._tasks.put(task)
 
     def close(self) -> None:
         """Let the threads end when they have done what there is."""
         with self._lock:
+            self._closed = True
             threads = self._threads[:]
-        for _ in threads:
             self._tasks.put(None)
         for thread in threads:
             if thread is not threading.current_thread():
@@ -61,3 +63,4 @@ class Hands:
                 log.exception("publish_async: a task failed")
             with self._lock:
                 self._idle += 1
+        self._tasks.put(None)  # for the next one

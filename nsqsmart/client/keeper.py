@@ -137,7 +137,8 @@ class Keeper:
             return False
 
     def _next_due(self, now: float) -> float:
-        times = [failing.next_try for failing in self._failing.values()]
+        # What is being dialled is not due: its end will be reported.
+        times = [each.next_try for place, each in self._failing.items() if place not in self._kept]
         return min([self._poll_at(), now + _LONGEST_SLEEP, *times])
 
     def _poll_at(self) -> float:

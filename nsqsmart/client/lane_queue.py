@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -12,11 +13,14 @@ from nsqsmart.client.hands import Hands
 from nsqsmart.client.pending import Pending
 from nsqsmart.client.publication import Publication
 from nsqsmart.client.receipt import Receipt
-from nsqsmart.errors import MessageRejected, PublishError
+from nsqsmart.errors import MessageRejected, Outcome, PublishError, PublishFailed
+
+log = logging.getLogger("nsqsmart")
 
 Place = tuple[str, int]
 Send = Callable[[Publication, float], Receipt]
 Settle = Callable[[Pending, Receipt | PublishError], None]
+Take = Callable[[Pending], bool]
 
 _MAX_MESSAGES = 1000
 _MAX_BYTES = 1024 * 1024
@@ -25,13 +29,15 @@ _MAX_BYTES = 1024 * 1024
 class LaneQueues:
     """What gathers while a batch is on its way leaves as the next one.
 
-    *send* publishes and retries; *settle* is told the outcome of each message.
+    *send* publishes and retries; *settle* is told the outcome of each message; *take* says whether
+    it still waits, and has not ended at its deadline.
     """
 
-    def __init__(self, hands: Hands, send: Send, settle: Settle) -> None:
+    def __init__(self, hands: Hands, send: Send, settle: Settle, take: Take) -> None:
         self._hands = hands
         self._send = send
         self._settle = settle
+        self._take = take
         self._changed = threading.Condition(threading.Lock())  # guards the two below
         self._waiting: dict[Place, deque[Pending]] = {}
         self._served: set[Place] = set()
@@ -64,8 +70,15 @@ class LaneQueues:
                     self._served.discard(place)
                     self._changed.notify_all()
                     return
-                batch = _next_run(queue)
-            self._publish(place[1], batch)
+                batch = [pending for pending in _next_run(queue) if self._take(pending)]
+            if not batch:
+                continue
+            try:
+                self._publish(place[1], batch)
+            except Exception as error:  # a defect; but nobody shall wait in vain
+                log.exception("publish_async: partition %d of %s", place[1], place[0])
+                for pending in batch:
+                    self._settle(pending, PublishFailed(str(error), outcome=Outcome.UNCERTAIN))
 
     def _publish(self, partition: int, batch: list[Pending]) -> None:
         first = batch[0].publication

@@ -28,25 +28,27 @@ def raise_within(
 ) -> tuple[list[Subscription], bool]:
     """Set what is more than before, as far as all have *total* together.
 
-    *former* is what some had until a moment ago. Returns who was raised, and whether somebody has
-    to wait for more.
+    *former* is what some had until a moment ago. Who comes first in *levels* is served first: while
+    he has to wait, nobody behind him takes back what he was lowered by, or two could hand it to and
+    fro and a third starve. Returns who was raised, and whether somebody has to wait for more.
     """
     rows = [
         (subscription, outbox, level, max(outbox.rdy, outbox.rdy_sent, former.get(subscription, 0)))
         for subscription, outbox, level in _reachable(levels)
     ]
     room = total - sum(possible for _, _, _, possible in rows)
-    raised, short = [], False
+    raised = []
     for subscription, outbox, level, possible in rows:
         rise = max(0, level - possible)
         granted = min(rise, max(0, room))
         room -= granted
-        short = short or granted < rise
         reached = level - (rise - granted)
         if reached > outbox.rdy:
             outbox.rdy = reached
             raised.append(subscription)
-    return raised, short
+        if granted < rise:
+            return raised, True
+    return raised, False
 
 
 def _reachable(levels: Mapping[Subscription, int]) -> list[tuple[Subscription, Outbox, int]]:

@@ -10,6 +10,7 @@ from nsqsmart.client.figures import producer_figures
 from nsqsmart.client.measuring import make_meter
 from nsqsmart.client.publisher import Publisher
 from nsqsmart.config import Endpoint, ProducerConfig
+from nsqsmart.errors import ClientClosed
 from nsqsmart.metrics import Figure
 from nsqsmart.names import Address
 from nsqsmart.net.connection import Connection, open_connection
@@ -25,8 +26,9 @@ class Machinery:
     def __init__(self, endpoint: Endpoint, config: ProducerConfig, greeting: Greeting) -> None:
         self._greeting = greeting
         self._wires = Wires()
-        self._lock = threading.Lock()  # guards that the one below is made once
+        self._lock = threading.Lock()  # guards that the one below is made once, and not at the end
         self._async: AsyncPublisher | None = None
+        self._begun = self._closed = False
         idle = config.pool_idle_timeout or 1.5 * (config.heartbeat_interval or 30.0)
         self._meter = meter = make_meter(config)
         pool = ConnectionPool(self.open, config.pool_size, idle)
@@ -34,17 +36,24 @@ class Machinery:
         directory = Directory(endpoint, config, WRITE, self._wires)
         directory.on_gone = self._retire
         self.publisher = Publisher(config, directory, pool, greeting.offer.client_id, meter)
-        if meter is not None:
-            meter.watch(self)
+
+    def begin(self) -> None:
+        """It is the one of this process: of those that are made at once only one is used."""
+        with self._lock:
+            if self._meter is not None and not self._begun:
+                self._meter.watch(self)
+            self._begun = True
 
     def figures(self) -> list[Figure]:
         """What there is of connections and leaders."""
         return producer_figures(self.publisher)
 
     def asynchronous(self) -> AsyncPublisher:
-        """Made on first use: it has threads."""
+        """Made on first use: it has threads. Raises ClientClosed."""
         if self._async is None:
             with self._lock:
+                if self._closed:
+                    raise ClientClosed("the Producer was closed")
                 if self._async is None:
                     self._async = AsyncPublisher(self.publisher, self.open)
         return self._async
@@ -60,6 +69,8 @@ class Machinery:
 
     def close(self, deadline: float) -> None:
         """Let what is under way end until *deadline*, then end it."""
+        with self._lock:
+            self._closed = True
         if self._async:
             self._async.room.close()
         self.flush(deadline)

@@ -29,6 +29,7 @@ class Pending:
         "_publication",
         "_settled",
         "_stored",
+        "_unclaimed",
         "body",
         "deadline",
         "limit",
@@ -51,6 +52,7 @@ class Pending:
     ) -> None:
         """*publication* is None for a plain message, which seldom needs one."""
         self._settled = False
+        self._unclaimed = [None]
         self._error: PublishError | None = None
         self._stored: TracedReceipt | Receipt | None = None
         # Appended to, then looked whether it is settled; settled, then taken from: nobody is lost.
@@ -130,6 +132,17 @@ class Pending:
         self.started = now
         self.limit = min(limit, self.deadline)
 
+    def claim(self) -> bool:
+        """Whether the caller is the first with an outcome, and is to settle it.
+
+        A deadline, an answer and an interrupt may come at once, on three threads.
+        """
+        try:
+            self._unclaimed.pop()
+        except IndexError:
+            return False
+        return True
+
     def succeed(self, stored: TracedReceipt | None = None) -> None:
         """It is stored at ``target``."""
         self._stored = stored
@@ -156,5 +169,5 @@ class Pending:
                 return
             try:
                 listener()
-            except Exception:
+            except BaseException:  # nor may it end the thread, which others wait for
                 log.exception("a callback of publish_async failed")

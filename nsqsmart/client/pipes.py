@@ -27,19 +27,26 @@ class Pipes:
         self._dial = dial
         self._sink = sink
         self._ticker = ticker
-        self._lock = threading.Lock()  # guards that one is opened at a time
+        self._lock = threading.Lock()  # guards that one is opened at a time, and none at the end
         self._pipelines: dict[Address, Pipeline[Pending]] = {}
+        self._closed = False
 
     def submit(self, pending: Pending, address: Address, command: bytes, now: float) -> None:
         """Send it to *address*; the sink hears what comes of it."""
         pipeline = self._pipelines.get(address)
         if pipeline is None or pipeline.over or now >= pipeline.expires_at:
-            pipeline = self._open(address)
+            try:
+                pipeline = self._open(address)
+            except (ConnectionLost, RuntimeError) as error:  # the latter: no thread can start
+                self._sink.on_error(pending, ConnectionLost(str(error)))
+                return
         pipeline.submit(pending, command)
 
     def _open(self, address: Address) -> Pipeline[Pending]:
         now = monotonic()
         with self._lock:
+            if self._closed:
+                raise ConnectionLost("the Producer was closed")
             old = self._pipelines.get(address)
             if old and not old.over and now < old.expires_at:
                 return old
@@ -47,7 +54,11 @@ class Pipes:
         if old:
             old.retire()
         limit = now + self._config.dial_timeout + self._config.handshake_timeout
-        pipeline.start(lambda: self._dial(address, limit), self._config)
+        try:
+            pipeline.start(lambda: self._dial(address, limit), self._config)
+        except BaseException:
+            pipeline.retire()  # nobody will ever dial: who comes next opens another
+            raise
         return pipeline
 
     def retire(self, addresses: frozenset[Address]) -> None:
@@ -60,6 +71,7 @@ class Pipes:
     def close(self) -> None:
         """End them all; what is unanswered will not be answered."""
         with self._lock:
+            self._closed = True
             pipelines = list(self._pipelines.values())
         for pipeline in pipelines:
             pipeline.break_off(ConnectionLost("the Producer was closed", sent=True))

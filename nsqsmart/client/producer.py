@@ -235,6 +235,9 @@ _CALLS = (
     Producer.warm,
     Producer.ping,
     Producer.stats,
+    Producer.health,
+    Producer.partition_of,
+    Producer.flush_spool,
     Producer.close,
 )
 Producer._calls = frozenset(call.__code__ for call in _CALLS)  # noqa: SLF001 - its own

@@ -55,11 +55,10 @@ def publish_plain(
     The way of nearly every message: a short one for as long as nothing goes wrong. *now* is the
     time it began.
     """
-    routes = shared.routes(topic, now)
-    if routes is None:
+    route = shared.route(topic, now)
+    if route is None:
         publication = Publication(topic, (body,))
         return measured(shared.meter, publication, now, Call(shared, publication, deadline).run)
-    route = shared.choose(routes, now)
     command = b"".join((route.line, _pack(len(body)), body))
     try:
         shared.exchange(route.target, command, None, deadline, now)
@@ -75,11 +74,10 @@ def publish_plain_batch(
     shared: Publisher, topic: str, bodies: tuple[bytes, ...], now: float, deadline: float
 ) -> Receipt:
     """The same for a batch."""
-    routes = shared.routes(topic, now)
-    if routes is None:
+    route = shared.route(topic, now)
+    if route is None:
         publication = Publication(topic, bodies, batch=True)
         return measured(shared.meter, publication, now, Call(shared, publication, deadline).run)
-    route = shared.choose(routes, now)
     target = route.target
     command = commands.batch(route.batch_line, bodies)
     try:

@@ -63,20 +63,14 @@ class Publisher:
         self.patience_redesigned = config.response_timeout or _RESPONSE_TIMEOUT_REDESIGNED
         self._rotation = Rotation(random.randrange(1 << 16))  # noqa: S311 - spreads producers
 
-    def routes(self, topic: str, now: float) -> tuple[Route, ...] | None:
-        """The ways of plain messages; None while there is no picture to go by."""
-        topology = self.directory.known(topic, now)
-        found = self._routes.get(topic)
-        if found is not None and found[0] is topology:
-            return found[1]
-        if topology is None or not topology.targets:
-            return None
-        made = make_routes(topology)
-        self._routes[topic] = topology, made
-        return made
+    def route(self, topic: str, now: float) -> Route | None:
+        """The next way of a plain message, none that is out of order where there is another.
 
-    def choose(self, routes: Sequence[Route], now: float) -> Route:
-        """The next of *routes*, none that is out of order where there is another."""
+        None while there is no picture to go by.
+        """
+        routes = self._find_routes(topic, now)
+        if routes is None:
+            return None
         if not self.outages.nodes:
             rotation = self._rotation
             rotation.turn = turn = rotation.turn + 1
@@ -150,6 +144,17 @@ class Publisher:
         self.turns.close()
         self.directory.close()
         self.pool.close()
+
+    def _find_routes(self, topic: str, now: float) -> tuple[Route, ...] | None:
+        topology = self.directory.known(topic, now)
+        found = self._routes.get(topic)
+        if found is not None and found[0] is topology:
+            return found[1]
+        if topology is None or not topology.targets:
+            return None
+        made = make_routes(topology)
+        self._routes[topic] = topology, made
+        return made
 
     def _is_busy(self) -> bool:
         return any(call() is not None for call in list(self._calls.values()))

@@ -93,8 +93,9 @@ class PullLine:
             self._gather(most, 0.0 if self._waiting else deadline)
         elif now >= self.heard_at + _LOOK_EVERY:
             self._gather(len(self._waiting) + 1, 0.0)
-        taken, self._waiting = self._waiting[:most], self._waiting[most:]
-        self._hand.held.update(taken)
+        taken = self._waiting[:most]
+        self._hand.held.update(taken)  # first: an interrupt leaves none that drain() does not see
+        self._waiting = self._waiting[most:]
         for message in taken:
             if message.rare is not None and message.life is not None:
                 message.life.note("started")
@@ -109,16 +110,15 @@ class PullLine:
     def _gather(self, most: int, deadline: float) -> None:
         """Wait until a message is there, and read all that has come then."""
         until = deadline
+        intake = self._intake
         try:
-            while len(self._waiting) < most:
-                found = self._intake.receive(until)
-                if found is None:
-                    return
-                self._admit(found)
-                if self._waiting:
-                    until = 0.0
-                elif monotonic() >= deadline:
-                    return  # whoever sends heartbeats without end is not listened to for ever
+            with intake.whole():
+                while len(self._waiting) < most and (found := intake.receive(until)) is not None:
+                    self._admit(found)
+                    if self._waiting:
+                        until = 0.0
+                    elif monotonic() >= deadline:
+                        return  # whoever sends heartbeats without end is not listened to for ever
         except NsqError as error:
             self._fail(error)
             self._check()
@@ -212,15 +212,15 @@ class PullLine:
         """FIN: whoever pulled it knows best."""
         return message.finish()
 
-    # ----------------------------------------------------------------------------------- end
-
     def drain(self, deadline: float) -> PullReport:
         """RDY 0, CLS, and all back that is not answered; then the server's last word."""
         if self.live:
             try:
                 self._intake.send(commands.rdy(0) + commands.CLS)
-                while not self._confirmed and (found := self._intake.receive(deadline)) is not None:
-                    self._waiting += found
+                receive = self._intake.receive
+                with self._intake.whole():
+                    while not self._confirmed and (found := receive(deadline)) is not None:
+                        self._waiting += found
                 self._hand.held.update(self._waiting)
                 self._waiting = []
                 back = [*self._hand.held]

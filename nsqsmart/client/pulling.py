@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from queue import Empty, SimpleQueue
 from time import monotonic
 
 from nsqsmart.client.message import Message
-from nsqsmart.client.staff import Boss, Tally, flush_all, turn_away
+from nsqsmart.client.staff import Boss, Tally, flush_all, own_tally, turn_away
 from nsqsmart.net.outbox import Outbox
 
 
@@ -46,7 +45,7 @@ class Puller:
         Empty after *timeout*, or when the consumer was closed. Raises what ended it from inside.
         """
         until = None if timeout is None else monotonic() + timeout
-        tally = self._tallies.setdefault(threading.get_ident(), Tally())
+        tally = own_tally(self._tallies)
         found: list[Message] = []
         while len(found) < most:
             try:
@@ -63,7 +62,7 @@ class Puller:
 
     def dismiss(self) -> None:
         """Give back what nobody has taken, and wake those who wait."""
-        tally = self._tallies.setdefault(threading.get_ident(), Tally())
+        tally = own_tally(self._tallies)
         try:
             while True:
                 message = self._inbox.get_nowait()

@@ -197,7 +197,8 @@ class Regulator:
         now = monotonic()
         for subscription, former in lowered.items():
             note = self._members[subscription]
-            if now >= note.lowered_until:
+            # Each step down does not prolong it; to have had all of it again meanwhile does.
+            if now >= note.lowered_until or former >= note.former:
                 note.former = former
                 note.lowered_until = now + _ON_ITS_WAY + 2 * subscription.round_trip
 
@@ -249,17 +250,16 @@ class Regulator:
         busy = Counter(message.subscription for message in self._in_hand())
         now = monotonic()
         with self._lock:
+            # Rest first, then look: whoever comes behind the look finds it resting, and wakes it.
+            self._ticking, self.resting = False, self._adaptive
             elapsed, self._ticked_at = now - self._ticked_at, now
             rested = True
             if self._adaptive and not self._stopped:
                 for each in self._members:
                     rested = self._look_at(each, busy[each], elapsed) and rested
-        short = self._apply()
-        if rested and not short:
-            with self._lock:
-                self._ticking, self.resting = False, self._adaptive
-        else:
-            self._consumption.ticker.at(now + PERIOD, self._tick)
+        self._apply()
+        if not rested:
+            self.wake()
 
     def _look_at(self, subscription: Subscription, busy: int, elapsed: float) -> bool:
         """Whether it rests."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from time import monotonic
 
 from nsqsmart.errors import ClientClosed, PublishFailed, PublishTimeout
@@ -18,6 +19,7 @@ class Room:
         self._lock = threading.Lock()  # guards the figures
         self._changed = threading.Condition(self._lock)
         self._waiters = 0
+        self._line: deque[object] = deque()
         self._messages = self._bytes = 0
         self._closed = False
 
@@ -32,15 +34,36 @@ class Room:
         Raises PublishTimeout at *deadline*, PublishFailed where nobody is to wait, ClientClosed.
         One message that is larger than all there is fits when nothing else is there.
         """
-        with self._lock:
-            while self._messages >= self._max_messages or (
-                self._messages and self._bytes + size > self._max_bytes
-            ):
+        entered = False
+        try:
+            with self._lock:
+                if self._line or self._is_full(size):
+                    self._stand_in_line(size, deadline)
+                self._check_open()
+                self._messages += 1
+                self._bytes += size
+                entered = True
+        except BaseException:
+            if entered:  # an interrupt on the way out
+                self.leave(1, size)
+            raise
+
+    def _is_full(self, size: int) -> bool:
+        """Whether a message of *size* bytes finds no room."""
+        return self._messages >= self._max_messages or (
+            self._messages > 0 and self._bytes + size > self._max_bytes
+        )
+
+    def _stand_in_line(self, size: int, deadline: float) -> None:
+        """First come, first served: small messages would pass a large one for ever."""
+        me = object()
+        try:
+            self._line.append(me)
+            while self._line[0] is not me or self._is_full(size):
                 self._wait_for_room(deadline)
-            if self._closed:
-                raise ClientClosed("the Producer was closed")
-            self._messages += 1
-            self._bytes += size
+        finally:
+            self._line.remove(me)
+            self._changed.notify_all()
 
     def _wait_for_room(self, deadline: float) -> None:
         text = f"{self._messages} messages with {self._bytes} bytes are on their way already"
@@ -49,9 +72,12 @@ class Room:
         left = deadline - monotonic()
         if left <= 0:
             raise PublishTimeout(text, code="QueueFull", hint="the servers take less than you send")
+        self._check_open()
+        self._wait(left)
+
+    def _check_open(self) -> None:
         if self._closed:
             raise ClientClosed("the Producer was closed")
-        self._wait(left)
 
     def leave(self, messages: int, size: int) -> None:
         """*messages* with together *size* bytes are settled."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from nsqsmart.client.facts import facts_at
 from nsqsmart.client.holding import Holdings
-from nsqsmart.client.staff import Staff
+from nsqsmart.client.staff import Staff, busy_readers
 from nsqsmart.client.subscription import Subscription
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import AlreadyResponded
@@ -67,7 +67,11 @@ class Rounds:
     def _watch(self) -> None:
         """End silent connections, and keep alive those whose reader is busy with a handler."""
         ground, now = self._ground, monotonic()
+        busy = busy_readers(ground.crew, ground.config.workers)
         for subscription in ground.snapshot():
+            if subscription in busy:
+                # What comes meanwhile is not read: that is no silence of the server.
+                subscription.heard_at = now
             subscription.watch(now)
             if not ground.config.workers and subscription.outbox:
                 # The handler runs on the reader's thread, which cannot answer meanwhile.

@@ -33,15 +33,19 @@ def signals_to(tell: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, previous if previous is not None else signal.SIG_DFL)
 
 
-def interrupts(client: object, calls: Collection[CodeType]) -> bool:
+def interrupts(
+    client: object, calls: Collection[CodeType], others: Collection[CodeType] = ()
+) -> bool:
     """Whether whoever calls our caller runs on top of one of the *calls* of *client*.
 
-    A signal handler does, and so does a callback; the locks the call holds are held meanwhile. The
-    stack knows, and no interrupt can make it forget, as it could a note that a call would keep.
+    Or of the *others*, of whatever object. A signal handler does, and so does a callback; the locks
+    the call holds are held meanwhile. The stack knows, and no interrupt can make it forget, as it
+    could a note that a call would keep.
     """
     above: FrameType | None = sys._getframe(2)  # noqa: SLF001 - there is no other way to it
     while above is not None:
-        if above.f_code in calls and above.f_locals.get("self") is client:
+        code = above.f_code
+        if code in others or (code in calls and above.f_locals.get("self") is client):
             return True
         above = above.f_back
     return False

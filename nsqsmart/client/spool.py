@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from math import inf
 from pathlib import Path
 from time import monotonic, time_ns
 from typing import NamedTuple
@@ -27,9 +29,14 @@ from nsqsmart.errors import ConfigError, Outcome, PublishError, SpoolError
 log = logging.getLogger("nsqsmart")
 
 Send = Callable[[Publisher, Publication, float], Receipt]
+Lock = Callable[[], AbstractContextManager[None]]
 
 _LOCK_PATIENCE = 10.0
+# So long a publish waits for whoever is sending: what it keeps instead has to be sent as well, and
+# threads that do so all the time would never come to the end of it.
+_TURN = 0.25
 _PAUSE = 5.0
+_BUSY = "SpoolBusy"
 _SEGMENT_BYTES = 8 << 20
 
 
@@ -106,7 +113,8 @@ class Spool:
             if queue.waiting():
                 try:
                     with _trouble(topic):
-                        found.append(self._send_waiting(queue, publisher, deadline))
+                        lock = partial(self._lock, deadline)
+                        found.append(self._send_waiting(queue, publisher, deadline, lock))
                 except SpoolError as error:
                     found.append(Flushed(topic, 0, 0, error))
         return found
@@ -119,25 +127,29 @@ class Spool:
         """Send what waits of a topic; the reason why some of it still does."""
         if not queue.waiting() or monotonic() < self._again_at.get(queue.topic, 0.0):
             return None
-        return self._send_waiting(queue, publisher, deadline).error
+        # With all the patience there is for the spool's lock: without it the message is lost.
+        error = self._send_waiting(queue, publisher, deadline, self._lock).error
+        return None if error is not None and error.code == _BUSY else error
 
-    def _send_waiting(self, queue: SpoolQueue, publisher: Publisher, deadline: float) -> Flushed:
-        sending = Sending(queue, publisher, deadline, self._lock)
-        # Whoever else is at it takes all there is: to wait for that would be of no use.
-        with locked(queue.sending, 0) as alone:
-            if alone:
-                error = sending.run()
-            else:
-                error = SpoolError("another process is sending what waits", code="SpoolBusy")
+    def _send_waiting(
+        self, queue: SpoolQueue, publisher: Publisher, deadline: float, lock: Lock
+    ) -> Flushed:
+        topic = queue.topic
+        sending = Sending(queue, publisher, deadline, lock)
+        with locked(queue.sending, min(_TURN, max(0.0, deadline - monotonic()))) as alone:
+            if not alone:
+                busy = SpoolError("somebody else is sending what waits", code=_BUSY)
+                return Flushed(topic, 0, 0, busy)
+            error = sending.run()
         if error is None:
-            self._again_at.pop(queue.topic, None)
-        else:
-            self._again_at[queue.topic] = monotonic() + _PAUSE
+            self._again_at.pop(topic, None)
+        elif not sending.sent:
+            # Whoever only ran out of time is followed by the next one: under load what is written
+            # in a pause would be more than what is sent between two.
+            self._again_at[topic] = monotonic() + _PAUSE
         if sending.sent:
-            log.info(
-                "spool: sent %d messages of %s", sending.sent, queue.topic, extra=facts(queue.topic)
-            )
-        return Flushed(queue.topic, sending.sent, sending.refused, error)
+            log.info("spool: sent %d messages of %s", sending.sent, topic, extra=facts(topic))
+        return Flushed(topic, sending.sent, sending.refused, error)
 
     # ------------------------------------------------------------------------------ what is kept
 
@@ -168,10 +180,11 @@ class Spool:
         )
 
     @contextmanager
-    def _lock(self) -> Iterator[None]:
+    def _lock(self, deadline: float = inf) -> Iterator[None]:
         """Alone among all that write; raises OSError when that takes too long."""
         check_folder(self.folder)
-        with locked(self._lock_file, _LOCK_PATIENCE) as alone:
+        patience = min(_LOCK_PATIENCE, max(0.0, deadline - monotonic()))
+        with locked(self._lock_file, patience) as alone:
             if not alone:
                 raise OSError(f"{str(self._lock_file)!r} is held by another process")
             yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -47,6 +48,12 @@ class Tally:
         if batch is not None:
             return batch
         return [] if current is None else [current]
+
+
+def own_tally(tallies: dict[int, Tally]) -> Tally:
+    """The one of the calling thread among *tallies*, by thread; made if it is the first time."""
+    thread = threading.get_ident()
+    return tallies.get(thread) or tallies.setdefault(thread, Tally())
 
 
 class Staff(Protocol):
@@ -99,6 +106,13 @@ def flush_all(dirty: deque[Outbox]) -> None:
         except IndexError:
             return
         outbox.flush()
+
+
+def busy_readers(staff: Staff, workers: int) -> set[object]:
+    """The subscriptions whose reader hears nothing: with ``workers=0`` it runs the handler."""
+    if workers:
+        return set()
+    return {message.subscription for tally in staff.tallies for message in tally.in_hand()}
 
 
 Recruit = Callable[[Boss], Staff]

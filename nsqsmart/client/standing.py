@@ -17,6 +17,7 @@ from nsqsmart.client.message import Message
 from nsqsmart.config import ClientConfig, ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError
 from nsqsmart.net.admin_http import AdminHttp
+from nsqsmart.net.wires import Wires
 from nsqsmart.policy.administration import Verdict, judge
 from nsqsmart.policy.positions import Gate, gate_of, position_text
 from nsqsmart.policy.standings import (
@@ -52,9 +53,10 @@ class Placed(Protocol):
 
 
 class Stood(Placed, Protocol):
-    """One that replaces another when that is lost."""
+    """One that replaces another when that is lost, and may be ended meanwhile."""
 
     lane: Lane | None
+    wires: Wires
 
 
 class Memory:
@@ -140,7 +142,7 @@ class Standings:
             return None
         memory = self._memories.setdefault(partition, Memory())
         if self._start is not None and not memory.begun:
-            memory.gate = begin_at(stood, self._start, self._config)
+            memory.gate = begin_at(stood, self._start, self._config, stood.wires)
             memory.begun = True
         elif (known := memory.remember()).unfinished:
             self._compare(stood, memory, known)
@@ -150,7 +152,7 @@ class Standings:
 
     def _compare(self, stood: Stood, memory: Memory, known: Remembered) -> None:
         try:
-            standing = look(stood, self._config, _CHECK_PATIENCE)
+            standing = look(stood, self._config, _CHECK_PATIENCE, stood.wires)
         except DiscoveryError as error:
             memory.failed_checks += 1
             if memory.failed_checks < _CHECKS:
@@ -185,7 +187,8 @@ class Standings:
             lowest,
             extra=facts_at(stood),
         )
-        memory.gate = set_offset(stood, f"virtual_queue:{lowest}", standing, self._config)
+        text = f"virtual_queue:{lowest}"
+        memory.gate = set_offset(stood, text, standing, self._config, stood.wires)
         memory.rewound = True
 
 
@@ -219,15 +222,17 @@ def check_start(target: Target) -> None:
         )
 
 
-def begin_at(stood: Placed, text: str, config: ClientConfig) -> Gate:
+def begin_at(stood: Placed, text: str, config: ClientConfig, wires: Wires | None = None) -> Gate:
     """Set the channel to a position as the server writes it; see :meth:`Standings.settle`."""
-    standing = look(stood, config, _PATIENCE)
+    standing = look(stood, config, _PATIENCE, wires)
     if standing is None:
         raise ConnectionLost(f"{stood.describe()}: its nsqd does not know the channel", sent=True)
-    return set_offset(stood, text, standing, config)
+    return set_offset(stood, text, standing, config, wires)
 
 
-def look(stood: Placed, config: ClientConfig, patience: float) -> Standing | None:
+def look(
+    stood: Placed, config: ClientConfig, patience: float, wires: Wires | None
+) -> Standing | None:
     """Where the channel stands; raises DiscoveryError where there is no answer."""
     partition = stood.target.partition or 0
     query = (
@@ -238,12 +243,14 @@ def look(stood: Placed, config: ClientConfig, patience: float) -> Standing | Non
         ("needClients", "false"),
     )
     limit = config.response_timeout or patience
-    with AdminHttp(limit, monotonic() + limit) as http:
+    with AdminHttp(limit, monotonic() + limit, wires) as http:
         server = http_address(stood.target.node, config)
         return parse_standing(*http.get(server, "/stats", query), partition, stood.channel)
 
 
-def set_offset(stood: Placed, text: str, standing: Standing, config: ClientConfig) -> Gate:
+def set_offset(
+    stood: Placed, text: str, standing: Standing, config: ClientConfig, wires: Wires | None
+) -> Gate:
     """Let the channel go on at *text*; what it had read before is kept out by the gate."""
     query = (
         ("topic", stood.topic),
@@ -251,7 +258,7 @@ def set_offset(stood: Placed, text: str, standing: Standing, config: ClientConfi
         ("channel", stood.channel),
     )
     limit = config.response_timeout or _PATIENCE
-    with AdminHttp(limit, monotonic() + limit) as http:
+    with AdminHttp(limit, monotonic() + limit, wires) as http:
         server = http_address(stood.target.node, config)
         verdict, said = judge(*http.post(server, "/channel/setoffset", query, text.encode()))
     if verdict is not Verdict.DONE:

@@ -75,7 +75,7 @@ class Subscription:
         self._owner = owner
         self._abandoned = False
         self._strays: set[bytes] = set()
-        self._wires = Wires()
+        self.wires = Wires()
         self._line: Line | None = None
         self._thread: Thread | None = None
 
@@ -94,7 +94,7 @@ class Subscription:
         """End it from any thread; the reader wakes and reports."""
         self._abandoned = True
         # While it is dialled there is only this to end it by.
-        self._wires.cut()
+        self.wires.cut()
         if self.outbox:
             self.outbox.break_off()
 
@@ -262,7 +262,7 @@ class Subscription:
         wish, config = self.wish, self.wish.config
         self._owner.standings.check(self.target)
         deadline = monotonic() + config.dial_timeout + config.handshake_timeout
-        connection = open_connection(self.target.address, wish.greeting, deadline, self._wires)
+        connection = open_connection(self.target.address, wish.greeting, deadline, self.wires)
         self.connection = connection
         check_lifetime(connection)
         self.msg_timeout = connection.grant.msg_timeout

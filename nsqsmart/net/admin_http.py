@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
+from nsqsmart.net.wires import Wires
 
 if TYPE_CHECKING:
     from nsqsmart.net.http_session import HttpSession
@@ -18,12 +19,15 @@ Query = Iterable[tuple[str, str]]
 
 
 class AdminHttp:
-    """One round of requests, each with at most *patience* seconds, all before *deadline*."""
+    """One round of requests, each with at most *patience* seconds, all before *deadline*.
 
-    def __init__(self, patience: float, deadline: float) -> None:
+    *wires* know of its sockets, and can end them.
+    """
+
+    def __init__(self, patience: float, deadline: float, wires: Wires | None = None) -> None:
         self._patience = patience
         self._deadline = deadline
-        self._session = _open_session()
+        self._session = _open_session(wires)
 
     def __enter__(self) -> Self:
         self._session.__enter__()
@@ -58,8 +62,8 @@ def _url(server: Address, path: str, query: Query) -> str:
     return f"http://{server}{path}?{urlencode(list(query))}"
 
 
-def _open_session() -> HttpSession:
+def _open_session(wires: Wires | None) -> HttpSession:
     """Whoever has no use for HTTP does not pay for the import of requests."""
     from nsqsmart.net.http_session import MAX_LISTING, HttpSession  # noqa: PLC0415
 
-    return HttpSession(MAX_LISTING)
+    return HttpSession(MAX_LISTING, wires)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
-from nsqsmart.errors import ConnectionLost, ServerError
+from nsqsmart.errors import ConnectionLost, NsqError, ServerError
 from nsqsmart.net.connection import Connection
 from nsqsmart.wire import commands
 from nsqsmart.wire.answers import ACK_FAILED, decode_error
@@ -96,6 +98,26 @@ class Intake(Generic[M]):
             self._transport.send(data, monotonic() + self._write_timeout)
         except OSError as error:  # a timeout, or TLS that can encrypt no more
             raise ConnectionLost(self._lost(error), sent=True) from error
+        except BaseException:
+            # An interrupt: nobody knows how much has left, and nothing may follow it.
+            self._socket.hang_up()
+            raise
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is received inside is put away inside.
+
+        An interrupt in between ends the connection: what follows could not be understood.
+        """
+        try:
+            yield
+        except NsqError:
+            raise
+        except BaseException:
+            if self._socket.taking:
+                self._socket.hang_up()
+            raise
+        self._socket.taking = False
 
     def close(self) -> None:
         """End it for both sides."""

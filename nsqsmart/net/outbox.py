@@ -97,7 +97,16 @@ class Outbox:
 
     def flush(self, *, wait: bool = True) -> None:
         """Send what there is; with *wait* False only what the kernel takes at once."""
-        while self._is_pending() and self._lock.acquire(blocking=False):
+        while not self.broken and (
+            self._fins
+            or self._commands
+            or self.rdy != self._rdy_sent
+            or self.strays != self._strays_sent
+            or self._nop
+            or self._unsent
+        ):
+            if not self._lock.acquire(blocking=False):
+                return
             try:
                 done = self._send_pending(wait)
             finally:
@@ -110,26 +119,17 @@ class Outbox:
         self.broken = True
         self._transport.socket.hang_up()
 
-    def _is_pending(self) -> bool:
-        if self.broken:
-            return False
-        return bool(
-            self._fins
-            or self._commands
-            or self.rdy != self._rdy_sent
-            or self.strays != self._strays_sent
-            or self._nop
-            or self._unsent
-        )
-
     def _send_pending(self, wait: bool) -> bool:  # noqa: FBT001 - private
         """Under the send lock. False if the kernel did not take everything."""
         # Cleared before the lists are taken: an ack behind this line sets it again.
         self.dirty = False
         socket = self._transport.socket
         try:
-            data = self._unsent + self._encode(self._collect())
-            self._unsent = b""
+            data = self._collect()
+            if data and self._transport.layers:
+                data = self._transport.encode(data)
+            if self._unsent:
+                data, self._unsent = self._unsent + data, b""
             if wait:
                 socket.write(data)
                 return True
@@ -138,13 +138,14 @@ class Outbox:
             # The reader learns why from the socket.
             self.break_off()
             return False
+        except BaseException:
+            # An interrupt: nobody knows how much has left, and nothing may follow it.
+            self.break_off()
+            raise
         if self._unsent:
             self.dirty = True
             self._on_dirty(self)
         return not self._unsent
-
-    def _encode(self, data: bytes) -> bytes:
-        return self._transport.encode(data) if data and self._transport.layers else data
 
     def _collect(self) -> bytes:
         """RDY first: a lower one must reach the server before the FINs that free places."""

@@ -33,6 +33,7 @@ from nsqsmart.wire.frames import (
 )
 
 _ENOUGH = 64
+_LAST_WORD = 1.0  # seconds
 
 
 class Item(Protocol):
@@ -62,6 +63,7 @@ class Pipeline(Generic[T]):
 
     After an error frame nothing more is sent: what is unanswered is waited for, then the connection
     ends. Answers cannot be told apart, so an order once in doubt is not trusted (reliability FN24).
+    Nor is anything sent behind a command that an interrupt cut off.
     """
 
     def __init__(self, address: Address, sink: Sink[T], ticker: Ticker) -> None:
@@ -72,8 +74,9 @@ class Pipeline(Generic[T]):
         self._sink = sink
         self._ticker = ticker
         self._lock = threading.Lock()  # the send lock
+        self._interrupted = False
         self._gathered: list[tuple[T, bytes]] = []
-        self._waiting: deque[T] = deque()
+        self._waiting: deque[tuple[T, bytes]] = deque()
         self._connection: Connection | None = None
         self._check_at = inf
         self._why: TransportError | None = None
@@ -84,8 +87,20 @@ class Pipeline(Generic[T]):
         self._thread = spawn(f"async-{self.address}", lambda: self._run(dial, config))
 
     def submit(self, item: T, command: bytes) -> None:
-        """Send *command*, now or with others; the sink hears of *item*."""
+        """Send *command*, now or with others; the sink hears of *item*.
+
+        An interrupt that it raises ends the pipeline, for what was sent is not known.
+        """
         self._gathered.append((item, command))
+        try:
+            self._see_off(item)
+        except BaseException:
+            self._interrupted = True
+            self.break_off(ConnectionLost(f"a send to {self.address} was interrupted", sent=True))
+            raise
+
+    def _see_off(self, item: T) -> None:
+        """What has gathered leaves now, or when answers come."""
         if self.over:
             self._give_back(ConnectionLost(f"{self.address} takes no more"))
             return
@@ -97,7 +112,10 @@ class Pipeline(Generic[T]):
             self.flush()
 
     def flush(self) -> None:
-        """Send what has gathered, unless somebody is doing so: he looks again."""
+        """Send what has gathered, unless somebody is doing so: he looks again.
+
+        That may be this thread itself: a signal handler publishes in the middle of a send.
+        """
         while self._gathered and not self.over and self._connection:
             if not self._lock.acquire(blocking=False):
                 return
@@ -119,6 +137,9 @@ class Pipeline(Generic[T]):
         self.over = True
         if self._connection:
             self._connection.transport.socket.hang_up()
+        else:
+            # The dial may take longer than they have.
+            self._give_back(_unsent(why))
 
     def join(self) -> None:
         """Wait for the thread, unless it is the caller."""
@@ -137,9 +158,11 @@ class Pipeline(Generic[T]):
         if self.over:
             return
         count = len(self._gathered)
+        # CPython gives no other thread, and no interrupt, a turn within these three lines: every
+        # item is in one of the two, and in no more than one.
         batch = self._gathered[:count]
         del self._gathered[:count]
-        self._waiting.extend([item for item, _ in batch])
+        self._waiting.extend(batch)
         data = b"".join([command for _, command in batch])
         transport = connection.transport
         try:
@@ -172,37 +195,40 @@ class Pipeline(Generic[T]):
     def _check(self) -> None:
         """On the ticker: end when an answer is overdue."""
         now = monotonic()
-        limits = [item.limit for item in self._waiting.copy()]
-        limits += [item.limit for item, _ in self._gathered[:]]
-        self._check_at = min(limits, default=inf)
-        if self._check_at <= now:
+        # Before looking: whoever is not seen below asks for a look of his own.
+        self._check_at = inf
+        # In the order in which they move, or one might be seen in neither.
+        limits = [item.limit for item, _ in [*self._gathered[:], *self._waiting.copy()]]
+        first = min(limits, default=inf)
+        if first <= now:
             self.break_off(ResponseTimeout(f"{self.address} did not answer in time"))
-        elif limits:
-            self._ticker.at(self._check_at, self._check)
+        elif first < self._check_at:
+            self._check_at = first
+            self._ticker.at(first, self._check)
 
     # -------------------------------------------------------------------------- the reading half
 
     def _run(self, dial: Callable[[], Connection], config: ClientConfig) -> None:
-        error: TransportError
+        error: TransportError = ConnectionLost(f"the reader of {self.address} failed", sent=True)
         try:
-            connection = dial()
-        except TransportError as failure:
-            self._end(failure)
-            return
-        connection.transport.socket.block(config.write_timeout)
-        self.expires_at = connection.expires_at
-        self._connection = connection
-        try:
-            self.flush()
-            error = self._read(connection, config.max_frame_size)
+            error = self._talk(dial(), config)
         except TransportError as failure:
             error = failure
         except OSError as failure:
             error = ConnectionLost(f"connection to {self.address} lost: {failure}", sent=True)
         finally:
-            connection.transport.socket.hang_up()
-        self._end(self._why or error)
-        connection.transport.socket.drop()
+            if self._connection:
+                self._connection.transport.socket.hang_up()
+            self._end(self._why or error)
+            if self._connection:
+                self._connection.transport.socket.drop()
+
+    def _talk(self, connection: Connection, config: ClientConfig) -> TransportError:
+        connection.transport.socket.block(config.write_timeout)
+        self.expires_at = connection.expires_at
+        self._connection = connection
+        self.flush()
+        return self._read(connection, config.max_frame_size)
 
     def _read(self, connection: Connection, max_frame_size: int) -> TransportError:
         socket = connection.transport.socket
@@ -225,7 +251,7 @@ class Pipeline(Generic[T]):
 
     def _stored(self, count: int) -> None:
         take, known = self._waiting.popleft, min(count, len(self._waiting))
-        self._sink.on_stored([take() for _ in range(known)])
+        self._sink.on_stored([take()[0] for _ in range(known)])
         if known < count:
             raise ProtocolError(f"{self.address} answered more than was asked")
 
@@ -240,19 +266,27 @@ class Pipeline(Generic[T]):
             raise ProtocolError(f"{self.address} answered more than was asked")
         elif frame.type == ERROR:
             self.over = True
-            self._sink.on_error(self._waiting.popleft(), decode_error(frame.data))
+            self._sink.on_error(self._waiting.popleft()[0], decode_error(frame.data))
             self._give_back(ConnectionLost(f"{self.address} refused something else"))
         else:
-            self._sink.on_answer(self._waiting.popleft(), frame.data)
+            self._sink.on_answer(self._waiting.popleft()[0], frame.data)
 
     def _end(self, error: TransportError) -> None:
         """Nobody is forgotten: neither who is unanswered, nor who was not sent."""
         self.over = True
-        with self._lock:
-            lost = error
-            if not error.sent:
-                lost = ConnectionLost(str(error), sent=True)
-            while self._waiting:
-                self._sink.on_error(self._waiting.popleft(), lost)
-        unsent = error if not error.sent else ConnectionLost(str(error))
-        self._give_back(unsent)
+        # Who is sending ends soon: the socket is shut. One that was interrupted may have left the
+        # lock taken.
+        taken = self._lock.acquire(timeout=_LAST_WORD if self._interrupted else -1)
+        lost = error
+        if not error.sent:
+            lost = ConnectionLost(str(error), sent=True)
+        while self._waiting:
+            self._sink.on_error(self._waiting.popleft()[0], lost)
+        if taken:
+            self._lock.release()
+        self._give_back(_unsent(error))
+
+
+def _unsent(error: TransportError) -> TransportError:
+    """The same for what has not left."""
+    return error if not error.sent else ConnectionLost(str(error))

@@ -8,6 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from nsqsmart.errors import ConnectionLost, NsqError, ServerError
 from nsqsmart.net.connection import Connection
 from nsqsmart.net.outbox import Outbox
+from nsqsmart.net.transport import Transport
 from nsqsmart.wire.answers import ACK_FAILED, decode_error
 from nsqsmart.wire.deliveries import DeliveryDecoder
 from nsqsmart.wire.frames import CLOSE_WAIT, ERROR, HEARTBEAT, Frame
@@ -57,11 +58,8 @@ class Reader(Generic[M]):
         """Read until the end; the answer says why it ended."""
         address = self._connection.address
         socket = self._connection.transport.socket
-        layers = bool(self._connection.transport.layers)
         try:
-            while data := self._read(layers):
-                self._sink.heard_at = monotonic()
-                self.on_bytes(data)
+            self._read_all(self._connection.transport)
         except OSError as error:
             return ConnectionLost(f"connection to {address} lost: {error}", sent=True)
         except NsqError as error:
@@ -71,22 +69,30 @@ class Reader(Generic[M]):
             socket.drop()
         return ConnectionLost(f"{address} closed the connection", sent=True)
 
-    def on_bytes(self, data: bytes) -> None:
-        """Take what came, from whoever received it."""
-        for piece in self._connection.transport.decode(data):
-            messages, others = self._decoder.feed(piece)
-            if messages:
-                self.received += len(messages)
-                self._sink.on_messages(messages)
-            for frame in others:
-                self._on_frame(frame)
+    def _read_all(self, transport: Transport) -> None:
+        """To the end; the calls between two reads are as few as can be, for each is latency."""
+        read, tail, sink = transport.socket.read, self._decoder.tail, self._sink
+        if transport.layers:
+            while data := read():
+                sink.heard_at = monotonic()
+                for piece in transport.decode(data):
+                    self._take(piece)
+            return
+        while data := self._read_large() if tail.size and tail.missing > _LARGE else read():
+            sink.heard_at = monotonic()
+            self._take(data)
 
-    def _read(self, layers: bool) -> bytes:  # noqa: FBT001 - private
-        socket = self._connection.transport.socket
-        missing = 0 if layers else self._decoder.missing
-        if missing > _LARGE:
-            return socket.read_exactly(min(missing, _MOST_AT_ONCE))
-        return socket.read()
+    def _read_large(self) -> bytes:
+        missing = min(self._decoder.tail.missing, _MOST_AT_ONCE)
+        return self._connection.transport.socket.read_exactly(missing)
+
+    def _take(self, data: bytes) -> None:
+        messages, others = self._decoder.feed(data)
+        if messages:
+            self.received += len(messages)
+            self._sink.on_messages(messages)
+        for frame in others:
+            self._on_frame(frame)
 
     def _on_frame(self, frame: Frame) -> None:
         if frame.data == HEARTBEAT:

@@ -113,13 +113,15 @@ class Socket:
     One user at a time, but for :meth:`try_send` and :meth:`hang_up`, which any thread may call.
     """
 
-    __slots__ = ("_sliced", "_sock", "peer", "poll", "round_trip")
+    __slots__ = ("_sliced", "_sock", "peer", "poll", "round_trip", "taking")
 
     def __init__(self, sock: socket.socket, peer: Address, round_trip: float = 0.0) -> None:
         self._sock = sock
         self.peer = peer
         self.round_trip = round_trip
         """Seconds that connecting took."""
+        self.taking = False
+        """See :meth:`read_by`."""
         # Whether a recv() comes back after a slice.
         self._sliced = _limit(sock, socket.SO_RCVTIMEO, _SLICE)
         poll = select.poll()
@@ -208,12 +210,15 @@ class Socket:
     def read_by(self, deadline: float) -> bytes | None:
         """What is there, or what comes before *deadline*: None if nothing, b"" at the end.
 
-        Raises OSError. To find something costs one call of the kernel.
+        Raises OSError. To find something costs one call of the kernel. ``taking`` stays True until
+        the caller has put away what it got.
         """
         while True:
+            self.taking = True
             try:
                 return self._sock.recv(_RECV_SIZE, _DONTWAIT)
             except BlockingIOError:
+                self.taking = False
                 left = deadline - monotonic()
                 if left <= 0 or not self.poll(left * 1000):
                     return None
@@ -239,9 +244,9 @@ class Socket:
 
     def write(self, data: bytes) -> None:
         """Send all of *data*; raises OSError if the peer takes nothing for the write timeout."""
-        rest: bytes | memoryview = data
-        while rest:
-            rest = memoryview(rest)[self._sock.send(rest, NOSIGNAL) :]
+        sent = self._sock.send(data, NOSIGNAL)
+        while sent < len(data):
+            sent += self._sock.send(memoryview(data)[sent:], NOSIGNAL)
 
     def try_send(self, data: bytes) -> int:
         """How many bytes of *data* the kernel took at once; raises OSError if it is broken."""

@@ -55,13 +55,16 @@ class Ticker:
             self._sweep_at = monotonic() + self._period
             self._changed.notify()
 
-    def close(self) -> None:
-        """Stop; what is not due yet is forgotten. The thread may be the caller."""
+    def close(self, deadline: float | None = None) -> None:
+        """Stop; what is not due yet is forgotten. The thread may be the caller.
+
+        It is waited for until *deadline*: a call that is under way ends by itself.
+        """
         with self._changed:
             self._closed = True
             self._changed.notify()
         if self._thread and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(None if deadline is None else max(0.0, deadline - monotonic()))
 
     def _run(self) -> None:
         while (calls := self._wait()) is not None:

@@ -7,16 +7,21 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import count
 from time import monotonic
 
 import pytest
 
 import nsqsmart
+from nsqsmart.client import closing as closing_module
+from nsqsmart.client import consumer as consumer_module
+from nsqsmart.client.engine import Engine
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ClientClosed, Outcome, PublishFailed
 from tests.conftest import open_sockets, our_threads
 from tests.helpers import eventually
 from tests.integration.consuming import Handled, all_finished, channels, numbered, publish
+from tests.interrupts import calling_at
 from tests.scripts import Program, programs
 
 
@@ -42,6 +47,12 @@ class Gate:
     def __call__(self, message: nsqsmart.Message) -> None:
         self.entered.append(message)
         assert self.open.wait(20)
+
+
+def on_another_thread(call: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=call)
+    thread.start()
+    return thread
 
 
 # --------------------------------------------------------------------------------- a consumer ends
@@ -71,6 +82,24 @@ def test_close_lets_handlers_finish_and_gives_the_rest_back(cluster, workers):
     with consume(cluster, handled):
         eventually(lambda: len(handled.messages) == 20 - busy)
         all_finished(cluster)
+
+
+def test_with_no_workers_a_close_waits_for_handlers_as_long(cluster, monkeypatch):
+    """Their readers cannot hear what the server says to CLS."""
+    monkeypatch.setattr(closing_module, "_CLOSE_WAIT", 0.0)
+    publish(cluster, *numbered(2))
+    gate = Gate()
+    consumer = consume(cluster, gate, workers=0).start()
+    eventually(lambda: len(gate.entered) == 2)
+    reports = []
+    closing = threading.Thread(target=lambda: reports.append(consumer.close()))
+    closing.start()
+    eventually(lambda: len(cluster.log.of("CLS")) == 2)
+    closing.join(0.2)
+    assert closing.is_alive()
+    gate.open.set()
+    closing.join(20)
+    assert [(each.finished, each.clean) for each in reports] == [(2, True)]
 
 
 def test_close_leaves_no_thread_and_no_socket(cluster):
@@ -127,6 +156,39 @@ def test_a_handler_that_does_not_end_is_left_behind_and_named(cluster):
         eventually(lambda: handled.bodies() == [b"stuck"])
 
 
+def test_a_second_close_with_less_time_does_not_end_the_first(cluster):
+    publish(cluster, b"x")
+    gate = Gate()
+    consumer = consume(cluster, gate).start()
+    eventually(lambda: gate.entered)
+    closing = on_another_thread(consumer.close)
+    eventually(lambda: consumer._engine.draining)
+    assert consumer.close(timeout=0).finished == 0
+    assert not consumer.has_ended()
+    gate.open.set()
+    closing.join(20)
+    assert consumer.close(timeout=0).finished == 1
+    assert consumer.join(0)
+
+
+def test_a_close_that_fails_is_over_all_the_same(cluster, monkeypatch):
+    """Who waits for it is woken."""
+
+    def fail(*_given: object) -> None:
+        raise ValueError("oops")
+
+    told: list[object] = []
+    consumer = consume(cluster, print)
+    consumer.on_end(told.append)
+    consumer.start()
+    monkeypatch.setattr(consumer_module, "drain", fail)
+    with pytest.raises(ValueError, match="oops"):
+        consumer.close()
+    closing_module.drain(consumer._engine, monotonic() + 10)
+    assert consumer.join(0)
+    assert told == [None]
+
+
 def test_close_may_be_called_by_many_and_again(cluster):
     consumer = consume(cluster, lambda message: None).start()
     threads = [threading.Thread(target=consumer.close) for _ in range(5)]
@@ -144,6 +206,49 @@ def test_a_consumer_closes_before_it_was_started():
     consumer.close()
     with pytest.raises(ClientClosed):
         consumer.start()
+
+
+@pytest.mark.parametrize("where", [(consumer_module, "open_endpoint"), (Engine, "start")])
+def test_who_closes_a_consumer_that_starts_ends_it(cluster, monkeypatch, where):
+    """Before there is anything to end, and before any thread has begun."""
+    consumer = consume(cluster, lambda message: None)
+    go_on = getattr(*where)
+
+    def closed_before(given: object) -> object:
+        on_another_thread(consumer.close).join(20)
+        return go_on(given)
+
+    monkeypatch.setattr(*where, closed_before)
+    with pytest.raises(ClientClosed):
+        consumer.start()
+    assert consumer.has_ended()
+    assert not client_threads()
+    assert not cluster.log.of("SUB")
+
+
+def test_who_closes_a_consumer_that_waits_for_its_servers_ends_that(cluster, monkeypatch):
+    monkeypatch.setattr(Engine, "_all_answered", lambda engine: False)
+    consumer = consume(cluster, lambda message: None, dial_timeout=60)
+    starting = on_another_thread(consumer.start)
+    eventually(lambda: len(cluster.log.of("SUB")) == 2)
+    consumer.close()
+    starting.join(20)
+    assert not starting.is_alive()
+    assert not client_threads()
+
+
+def test_a_signal_handler_may_close_a_consumer_that_starts(cluster):
+    """Wherever start() is: it holds locks, its own and those of threads that it makes."""
+    for position in count(1, 15):
+        consumer = consume(cluster, lambda message: None)
+        with calling_at(position, consumer.close) as places:
+            consumer.start()
+        if places.passed < position:
+            consumer.close()
+            break
+        assert consumer.join(10)
+    assert position > 150
+    assert not client_threads()
 
 
 def test_one_that_cannot_reach_anybody_closes_at_once():
@@ -297,6 +402,9 @@ def test_a_consumer_belongs_to_its_process_until_it_is_started_anew(cluster, pro
             seen.set()
         consumer = nsqsmart.Consumer("t", "c", handler, address=url, max_in_flight=2)
         consumer.start()
+        import warnings
+        # CPython 3.12 and later warn of every fork beside threads.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
         if child == 0:
             try:

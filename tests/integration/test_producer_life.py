@@ -8,13 +8,15 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import nsqsmart
-from nsqsmart.client import event_loops, shared_producer
+from nsqsmart.client import event_loops, machinery, shared_producer
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConnectError, DiscoveryError
+from nsqsmart.metrics import Metrics
 from tests.helpers import ROOT, eventually
 
 
@@ -190,3 +192,32 @@ def test_the_end_of_a_process_does_not_wait_for_ever(cluster):
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_threads_that_begin_at_once_are_one_source_of_figures(cluster, monkeypatch):
+    """Of what each of them makes one is kept; the others would be read for ever."""
+    watched = []
+
+    class Meter(Metrics):
+        def watch(self, source: object) -> None:
+            watched.append(source)
+
+        def unwatch(self, source: object) -> None:
+            watched.remove(source)
+
+    with nsqsmart.Producer(cluster.url, metrics=Meter()) as producer:
+        together = threading.Barrier(6)
+        make = machinery.ConnectionPool
+
+        def slowly(*args: object) -> object:
+            together.wait(10)
+            return make(*args)
+
+        monkeypatch.setattr(machinery, "ConnectionPool", slowly)
+        threads = [threading.Thread(target=producer.warm) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert watched == [producer._machinery.get()]
+    assert watched == []

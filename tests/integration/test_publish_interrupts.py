@@ -124,6 +124,55 @@ def test_an_interrupt_in_the_middle_of_retries(cluster):
         check_free(producer)
 
 
+@pytest.mark.parametrize("options", [{}, {"key": "k"}, {"trace_id": 1 << 60}])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_anywhere_in_publish_async_harms_no_other_message(cluster, options, error):
+    with nsqsmart.Producer(cluster.url, retry_pause=0.001, max_retry_pause=0.01) as producer:
+        producer.publish_async("t", b"warm", **options).result()
+        places = count_places(lambda: producer.publish_async("t", b"counted", **options))
+        sent = {b"warm", b"counted"}
+        for position in range(1, places + 1):
+            body = b"%d" % position * 1000
+            before = producer.publish_async("t", b"before" + body, **options)
+            with suppress(error), interrupted_at(position, error):
+                producer.publish_async("t", body, **options)
+            behind = producer.publish_async("t", b"behind" + body, **options)
+            assert before.result(PATIENCE)
+            assert behind.result(PATIENCE), position
+            assert producer.flush(PATIENCE), position
+            assert producer._machinery.get().async_pending == 0
+            sent |= {body, b"before" + body, b"behind" + body}
+        started = monotonic()
+        producer.close()
+        assert monotonic() - started < PATIENCE
+    stored = bodies(cluster)
+    assert set(stored) <= sent
+    assert {body for body in sent if body[:1] == b"b"} <= set(stored)
+
+
+def test_nothing_follows_a_command_that_an_interrupt_cut_off(cluster, monkeypatch):
+    """Or the server would take what follows for the rest of the body."""
+    real = Socket.write
+    cut = []
+
+    def write(sock: Socket, data: bytes) -> None:
+        if b"X" * 100 in data and not cut:
+            cut.append(data)
+            real(sock, data[: len(data) // 2])
+            raise KeyboardInterrupt
+        real(sock, data)
+
+    with nsqsmart.Producer(cluster.url, retry_pause=0.001) as producer:
+        producer.publish_async("t", b"warm").result()
+        monkeypatch.setattr(Socket, "write", write)
+        with pytest.raises(KeyboardInterrupt):
+            producer.publish_async("t", b"X" * 1000)
+        behind = [producer.publish_async("t", b"behind %d" % each) for each in range(50)]
+        assert all(each.result(PATIENCE) for each in behind)
+    assert cut
+    assert set(bodies(cluster)) == {b"warm", *(b"behind %d" % each for each in range(50))}
+
+
 def test_an_interrupt_lets_the_fence_stand(cluster, monkeypatch):
     """Whatever was sent and got no answer may still be stored: nothing follows it too early."""
     chance = random.Random(3)

@@ -13,6 +13,7 @@ from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ClientClosed, ConfigError, NotAuthorized
 from tests.helpers import eventually
 from tests.integration.consuming import Handled, all_finished, channels, numbered, publish
+from tests.interrupts import calling_at
 
 
 @pytest.fixture(params=["original", "redesigned"])
@@ -202,6 +203,40 @@ def test_a_block_that_does_not_end_is_named(cluster):
     leave.set()
     thread.join(10)
     assert not cluster.log.of("FIN")
+
+
+def give_back(message: nsqsmart.Message) -> None:
+    message.touch()
+    message.requeue(0, backoff=False)
+
+
+@pytest.mark.parametrize("call", [nsqsmart.Message.finish, give_back])
+def test_a_signal_handler_may_close_the_consumer_whose_call_it_interrupts(cluster, call):
+    """Whatever lock the interrupted call has."""
+
+    def interrupt_at(position: int) -> int:
+        reports: list[nsqsmart.CloseReport] = []
+        with pull(cluster) as consumer:
+            (message,) = consumer.poll(timeout=10)
+            with calling_at(position, lambda: reports.append(consumer.close())) as places:
+                call(message)
+            # What is yet to be sent differs a little, and so does how many places there are.
+            assert not reports or consumer.join(10)
+        return places.passed
+
+    def interrupt_everywhere() -> None:
+        places = interrupt_at(0)
+        assert places > 10
+        for position in range(1, places + 1):
+            interrupt_at(position)
+        done.append(True)
+
+    done: list[bool] = []
+    publish(cluster, *numbered(200))
+    thread = threading.Thread(target=interrupt_everywhere, daemon=True)
+    thread.start()
+    thread.join(40)
+    assert done
 
 
 def test_who_waits_is_woken_by_close(cluster):

@@ -13,14 +13,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 import pytest
 
 import nsqsmart
 from nsqsmart.client import shared_producer, spool
+from nsqsmart.client.spool_files import locked
 from nsqsmart.client.spool_sending import make_publication
-from nsqsmart.embedded import Cluster
+from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ConfigError, MessageRejected, NotSupported, SpoolError
 from nsqsmart.wire.spool_records import SpoolRecord, scan
 from tests.helpers import ROOT, eventually
@@ -176,6 +177,67 @@ def test_after_a_failure_nothing_is_tried_for_a_while(folder, monkeypatch):
 
 
 # --------------------------------------------------------------------------------- what is refused
+
+
+def test_who_finds_another_one_sending_does_not_keep_the_next_one_from_it(cluster, folder):
+    with down(folder) as producer:
+        producer.publish("t", b"1")
+    with up(cluster, folder, publish_timeout=5) as producer:
+        with locked(producer._spool._queue("t").sending, 0) as alone:
+            assert alone
+            assert producer.publish("t", b"2").spooled
+            assert producer.flush_spool()[0].error.code == "SpoolBusy"
+        assert not producer.publish("t", b"3").spooled
+    assert sorted(bodies(cluster)) == [b"1", b"2", b"3"]
+
+
+def test_who_runs_out_of_time_while_he_sends_is_followed_by_the_next_one(cluster, folder):
+    with down(folder) as producer:
+        for number in range(3):
+            producer.publish("t", b"%d" % number, partition=number)
+    cluster.create_topic("t", partitions=3)
+    cluster.create_channel("t", "c")
+    cluster.faults.add(faults.on("PUB", nth=2).stall())
+    with up(cluster, folder) as producer:
+        assert producer.publish("t", b"kept", timeout=0.5).spooled
+        assert not producer.publish("t", b"sent", timeout=5).spooled
+    assert waiting(folder) == 0
+
+
+def test_a_flush_waits_for_a_lock_no_longer_than_it_may(folder):
+    with down(folder) as producer:
+        producer.publish("t", b"x")
+        with locked(folder / "spool.lock", 0):
+            started = monotonic()
+            (flushed,) = producer.flush_spool(timeout=0.1)
+            assert "held by another" in str(flushed.error)
+            assert monotonic() - started < 5
+
+
+def test_threads_that_publish_all_the_time_come_to_the_end_of_it(cluster, folder, monkeypatch):
+    monkeypatch.setattr(spool, "_PAUSE", 0.05)
+    with down(folder) as producer:
+        for number in range(500):
+            producer.publish("t", b"before %d" % number)
+    sent, enough = [], threading.Event()
+
+    def publish(producer: nsqsmart.Producer) -> None:
+        while not enough.is_set():
+            receipt = producer.publish("t", b"x", timeout=5)
+            if not receipt.spooled:
+                sent.append(receipt)
+
+    with up(cluster, folder) as producer:
+        threads = [threading.Thread(target=publish, args=[producer]) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        try:
+            eventually(lambda: len(sent) >= 1000, timeout=60)
+        finally:
+            enough.set()
+            for thread in threads:
+                thread.join(30)
+    assert waiting(folder) == 0
 
 
 def test_what_is_refused_raises(cluster, folder):

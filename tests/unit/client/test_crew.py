@@ -121,6 +121,25 @@ def test_an_expired_message_is_not_handled():
     assert (handled, sent, tally.expired) == ([], [], 1)
 
 
+@pytest.mark.parametrize("end", ["return", "raise", "traced"])
+def test_what_expires_while_the_one_before_it_is_handled_is_not_handled(end):
+    first, second = message_of(Source()), message_of(Source())
+    for message in (first, second):
+        message.arrival.ack = lambda _: True
+    if end == "traced":
+        first.life = Life()
+    handled = []
+
+    def handler(message: Message) -> None:
+        handled.append(message)
+        second.arrival.deadline = monotonic()
+        if end == "raise":
+            raise ValueError("oops")
+
+    Crew(handler, Boss(), 0).deliver([first, second])
+    assert handled == [first]
+
+
 def test_who_drains_gives_back_what_no_handler_has_seen():
     boss, handled = Boss(), []
     boss.draining = True

@@ -272,6 +272,15 @@ def test_a_topic_that_nobody_knows_is_asked_for_soon_again():
     eventually(lambda: directory.get("t", soon()).state is TopicState.FOUND)
 
 
+def test_no_poll_is_due_before_anybody_may_ask_again():
+    """Whoever sleeps until a poll is due would not sleep at all in between."""
+    options = {"lookupd_poll_interval": 0.1, "lookupd_min_refresh_interval": 30}
+    directory, _ = make(led_by(OLD), **options)
+    directory.get("t", soon())
+    entry = directory._entries["t"]
+    assert directory.due("t") >= entry.asked_at + 30
+
+
 def test_polls_are_spread_and_closer_where_there_are_partitions(monkeypatch):
     monkeypatch.setattr(directory_module, "uniform", lambda _low, high: high)
     for answer, seconds in [(led_by(OLD), 20.0), (produced_by(OLD), 60.0)]:

@@ -230,6 +230,18 @@ def test_an_original_node_that_failed_is_no_reason_to_ask(world, monkeypatch):
     assert not world.keeper._is_incomplete()
 
 
+def test_nothing_is_due_while_one_that_failed_is_dialled_again(world):
+    """Its dial may hang for as long as dial_timeout: the thread sleeps meanwhile."""
+    world.directory.draw(nodes=("a",))
+    world.keeper.start()
+    eventually(lambda: world.begun)
+    world.keeper.lost(world.begun[0], moved=False)
+    eventually(lambda: len(world.begun) == 2)
+    (failing,) = world.keeper._failing.values()
+    with world.keeper._changed:
+        assert world.keeper._next_due(failing.next_try + 1) > failing.next_try + 1
+
+
 def test_only_the_subscription_that_is_kept_can_be_lost(world):
     world.directory.draw({0: "a"})
     world.keeper.start()

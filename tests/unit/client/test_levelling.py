@@ -77,6 +77,15 @@ def test_what_one_had_a_moment_ago_may_still_arrive():
     assert rdys(levels) == [1, 4]
 
 
+def test_who_waits_is_not_overtaken_by_one_who_takes_back_what_he_had():
+    levels = wanted((0, 0, 1), (1, 1, 1), (0, 0, 1))
+    first, _, last = levels
+    assert raise_within(levels, 2, {last: 1}) == ([], True)
+    assert rdys(levels) == [0, 1, 0]
+    assert raise_within(levels, 2, {}) == ([first], True)
+    assert rdys(levels) == [1, 1, 0]
+
+
 def test_the_larger_of_what_was_set_and_sent_may_arrive():
     levels = wanted((5, 0, 2), (3, 8, 2))
     assert list(lower(levels).values()) == [5, 8]

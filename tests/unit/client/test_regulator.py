@@ -187,6 +187,48 @@ def test_who_joins_waits_for_what_others_have_in_flight(world, ordered):
     assert not here.due
 
 
+def once_behind_a_look(here: World, happens: Callable[[], object]) -> None:
+    """Have it happen when the next tick has told all what it wants, and has yet to end."""
+    apply = here.regulator._apply
+
+    def apply_and_more() -> bool:
+        short = apply()
+        if not short:
+            here.regulator._apply = apply
+            happens()
+        return short
+
+    here.regulator._apply = apply_and_more
+
+
+def test_who_joins_while_a_look_ends_is_looked_at(world):
+    here = world(rdy_mode="level", max_in_flight=10)
+    members = here.join(2)
+    late: list[Subscription] = []
+    once_behind_a_look(here, lambda: late.extend(here.join()))
+    here.run(1)
+    assert sorted(rdys(members + late)) == [3, 3, 4]
+    assert not here.due
+
+
+def test_a_message_that_comes_while_a_look_ends_is_looked_at(world):
+    here = world(max_in_flight=100)
+    (one,) = here.join()
+
+    def comes() -> None:
+        """As from a reader."""
+        one.reader.received += 1
+        if here.regulator.resting:
+            here.regulator.wake()
+        here.crew._tally().current = one.message()
+
+    here.regulator.wake()
+    once_behind_a_look(here, comes)
+    here.run(2)
+    assert one.rdy == 2
+    assert not here.regulator.resting
+
+
 def test_what_the_server_gave_up_on_is_not_in_flight(world):
     here = world(rdy_mode="level", max_in_flight=1)
     one, other = here.join(2)
@@ -214,6 +256,21 @@ def test_a_lower_one_that_could_not_be_sent_is_waited_for(world):
     assert not here.due
 
 
+def test_who_was_raised_again_and_lowered_again_is_waited_for_anew(world):
+    here = world(rdy_mode="level", max_in_flight=100)
+    one, other = here.join(2)
+    here.regulator.remove(other)
+    assert one.rdy == 100
+    here.run(0.04)
+    (late,) = here.join()
+    assert rdys([one, late]) == [50, 0]
+    # What was on its way at first has arrived; what came behind it has not.
+    here.run(0.04)
+    assert late.rdy == 0
+    here.run(0.04)
+    assert rdys([one, late]) == [50, 50]
+
+
 def test_who_brings_nothing_gives_way_soon(world):
     here = world(max_in_flight=1, rdy_redistribute_interval=5)
     members = here.join(5)
@@ -238,6 +295,34 @@ def test_who_brings_messages_keeps_its_turn_until_it_is_over(world):
     assert 100 <= sum(turns) <= 140
     changes = sum(before != after for before, after in pairwise(turns))
     assert 3 <= changes <= 5
+
+
+@pytest.mark.parametrize("round_trip", [0.0002, 0.02, 0.4])
+@pytest.mark.parametrize("interval", [0.001, 0.02, 0.3, 5])
+@pytest.mark.parametrize(("connections", "total"), [(2, 1), (4, 3), (5, 2), (9, 8)])
+@pytest.mark.parametrize("busy", ["none", "the first", "all"])
+def test_nobody_waits_longer_than_the_turns_of_all(
+    world, round_trip, interval, connections, total, busy
+):
+    """Reliability C3, where a turn is at least as long as what is on its way."""
+    here = world(max_in_flight=total, rdy_redistribute_interval=interval)
+    members = here.join(connections)
+    bringing = {"none": [], "the first": members[:1], "all": members}[busy]
+    for each in members:
+        each.round_trip = round_trip
+    on_its_way = 0.05 + 2 * round_trip
+    turn = max(interval, 0.05) + max(0.05, interval * 0.1)  # looked at so often
+    longest = connections * (turn + on_its_way + 2 * PERIOD)
+    last_seen = dict.fromkeys(members, here.now)
+    while here.now < 1000 + 2 * longest:
+        for each in bringing:
+            each.push()
+            each.settled = each.reader.received
+            here.regulator.wake()
+        here.run(turn / 10)
+        assert sum(rdys(members)) <= total
+        last_seen |= dict.fromkeys((each for each in members if each.rdy), here.now)
+        assert here.now - min(last_seen.values()) <= longest
 
 
 def test_a_probe_goes_round_those_that_bring_nothing(world):

@@ -13,6 +13,18 @@ from nsqsmart.config import ConsumerConfig
 from tests.unit.client.doubles import Boss, Source, message_of
 
 
+class Watched(Source):
+    """A subscription that would be ended if it had been silent for longer than a minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outbox = None
+        self.ended = False
+
+    def watch(self, now: float) -> None:
+        self.ended = now - self.heard_at > 60
+
+
 class Ground:
     """Stands for the consumer and its ticker."""
 
@@ -22,12 +34,13 @@ class Ground:
         self.holdings = Boss().holdings
         self.tallies = [Tally(), Tally()]
         self.calls: list[Callable[[], None]] = []
+        self.subscriptions: list[Watched] = []
 
     def at(self, when: float, call: Callable[[], None]) -> None:
         self.calls.append(call)
 
-    def snapshot(self) -> list[object]:
-        return []
+    def snapshot(self) -> list[Watched]:
+        return self.subscriptions
 
     def go_round(self) -> None:
         calls, self.calls = self.calls, []
@@ -87,3 +100,19 @@ def test_a_server_with_less_patience_is_named_once(caplog):
         rounds.check_touches(where)
     assert caplog.text.count("touch_every is 30 s") == 1
     assert "after 10 s" in caplog.text
+
+
+@pytest.mark.parametrize(("workers", "ended"), [(0, [False, True]), (1, [True, True])])
+def test_where_the_reader_runs_the_handler_nothing_is_heard_meanwhile(workers, ended):
+    """And to hang up would be to hand a message that is being handled to somebody else."""
+    ground = Ground(workers=workers)
+    ground.subscriptions = busy, silent = Watched(), Watched()
+    for each in ground.subscriptions:
+        each.heard_at -= 100
+    ground.tallies[1].current = message_of(busy)
+    rounds = Rounds(ground)
+    rounds.start()
+    # Nor does it look silent when the handler has ended and the reader has yet to read.
+    ground.tallies[1].current = None
+    ground.go_round()
+    assert [busy.ended, silent.ended] == ended

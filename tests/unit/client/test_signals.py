@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from nsqsmart.client.producer import Producer
 from nsqsmart.client.signals import interrupts, signals_to
 from tests.helpers import eventually
 
@@ -60,3 +61,25 @@ def test_who_runs_on_top_of_a_call_of_the_same_client_is_told_so():
     assert client.call(client.close)
     assert client.call(lambda: other.call(client.close))
     assert not other.call(client.close)
+
+
+def test_every_call_of_a_producer_may_be_interrupted_by_one_that_closes_it():
+    alone = {"check", "check_many", "has_spool"}  # they take nothing that close() needs
+    others = {"publish_json", "leave"}  # they consist of calls that are there
+    public = {name for name in dir(Producer) if name[0] != "_"} - alone - others
+    calls = {getattr(getattr(Producer, name), "__code__", None) for name in public}
+    assert calls == Producer._calls
+
+
+def test_others_are_asked_about_whatever_they_belong_to():
+    class Part:
+        def call(self) -> bool:
+            return owner.close()
+
+    class Owner:
+        def close(self) -> bool:
+            return interrupts(self, {Owner.close.__code__}, {Part.call.__code__})
+
+    owner = Owner()
+    assert not owner.close()
+    assert Part().call()

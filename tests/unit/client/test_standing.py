@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
@@ -14,6 +15,7 @@ from nsqsmart.client.standing import Memory, Standings
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError
 from nsqsmart.names import Address
+from nsqsmart.net.wires import Wires
 from nsqsmart.policy.lookup_answers import Node
 from nsqsmart.policy.positions import Gate
 from nsqsmart.policy.topology import Target
@@ -35,6 +37,7 @@ class Nsqd:
         }
         self.status = 200
         self.posts: list[bytes] = []
+        self.on_look: Callable[[], None] = lambda: None
         self.peer = Peer(self._play)
 
     def _play(self, talk: Talk) -> None:
@@ -47,6 +50,7 @@ class Nsqd:
             self.posts.append(talk.read(size))
             talk.send(http_answer(200, b""))
             return
+        self.on_look()
         channels = [self.channel] if self.channel else []
         topic = {"topic_partition": "3", "depth": 600, "backend_start": 0, "channels": channels}
         talk.send(http_answer(self.status, json.dumps({"topics": [topic]}).encode()))
@@ -62,6 +66,7 @@ class Stood:
     def __init__(self, http: Address, *, ordered: bool = True, partition: int | None = 3) -> None:
         self.target = Target.at(Node(NOWHERE, http), partition)
         self.ordered = ordered
+        self.wires = Wires()
 
     def describe(self) -> str:
         return "t/c partition 3"
@@ -124,6 +129,14 @@ def test_stragglers_are_no_messages():
     assert straggler.subscription.forgotten == [straggler]
     assert memory.gate is None
     assert memory.remember().lowest == 60
+
+
+def test_who_is_hung_up_while_it_looks_sets_no_channel(nsqd):
+    stood = stood_at(nsqd)
+    nsqd.on_look = stood.wires.cut
+    with pytest.raises(DiscoveryError):
+        standings(start_at="head").settle(stood)
+    assert nsqd.posts == []
 
 
 def test_nothing_is_asked_where_nothing_was_unfinished(nsqd):

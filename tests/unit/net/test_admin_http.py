@@ -14,7 +14,8 @@ from nsqsmart.names import Address
 from nsqsmart.net import admin_http
 from nsqsmart.net.admin_http import AdminHttp
 from nsqsmart.net.http_session import MAX_ANSWER
-from tests.peers import Peer, http_answer, http_script
+from nsqsmart.net.wires import Wires
+from tests.peers import Peer, Talk, http_answer, http_script
 
 SERVER = Address("::1", 4151)
 
@@ -27,7 +28,7 @@ class Session:
         self.asked: list[tuple[str, str, bytes, float]] = []
         self.open = 0
 
-    def __call__(self) -> Self:
+    def __call__(self, wires: object) -> Self:
         return self
 
     def __enter__(self) -> Self:
@@ -112,3 +113,16 @@ def test_to_have_an_admin_is_to_have_paid_for_requests_and_no_sooner():
         """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.split() == ["False", "False", "True"], result.stderr
+
+
+def test_who_knows_its_wires_can_end_it():
+    def answer(talk: Talk) -> None:
+        talk.line()
+        wires.cut()
+        talk.stall()
+
+    wires = Wires()
+    with Peer(answer) as peer, AdminHttp(60.0, monotonic() + 60, wires) as http:
+        for _ in range(2):
+            with pytest.raises(DiscoveryError):
+                http.get(Address(*peer.address), "/stats", [])

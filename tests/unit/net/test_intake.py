@@ -15,6 +15,7 @@ from nsqsmart.net.intake import Intake
 from nsqsmart.wire.deliveries import DeliveryDecoder
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, RESPONSE, encode_frame
 from nsqsmart.wire.messages import PLAIN
+from tests.helpers import eventually
 from tests.peers import Peer, message_frame
 
 
@@ -164,6 +165,34 @@ def test_a_server_that_does_not_close_is_not_waited_for(begin):
         talk.stall()
 
     assert not begin(script).read_to_end(soon(0.02))
+
+
+def test_nothing_follows_what_an_interrupt_cut_off(begin, monkeypatch):
+    came = []
+
+    def script(talk):
+        talk.greet()
+        talk.line()
+        came.append(talk.read(7))
+        with pytest.raises(EOFError):
+            came.append(talk.read(1))
+        came.append(b"")
+
+    intake = begin(script)
+    real = intake._transport.send
+
+    def cut(data: bytes, deadline: float) -> None:
+        real(data[:7], deadline)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(type(intake._transport), "send", lambda _, *given: cut(*given))
+        with pytest.raises(KeyboardInterrupt):
+            intake.send(b"FIN 0123456789abcdef\n")
+    with pytest.raises(ConnectionLost):
+        on_and_on(lambda: intake.send(b"FIN fedcba9876543210\n"))
+    eventually(lambda: len(came) == 2)
+    assert came == [b"FIN 012", b""]
 
 
 def test_nothing_can_be_sent_to_who_is_gone(begin):

@@ -142,6 +142,14 @@ def test_what_the_kernel_did_not_take_leaves_first_and_whole(outbox, wire, dirty
     assert wire.sent == whole
 
 
+def test_what_the_kernel_did_not_take_is_reason_enough_to_send(outbox, wire):
+    wire.room = 2
+    outbox.answer_heartbeat()
+    assert wire.sent == commands.NOP[:2]
+    outbox.flush()
+    assert wire.sent == commands.NOP
+
+
 def test_a_broken_socket_ends_it_for_good(outbox, wire):
     outbox.rdy = 1
     wire.error = ConnectionResetError("gone")
@@ -165,6 +173,28 @@ def test_a_layer_that_cannot_encode_ends_it_too(outbox, wire, error):
     outbox.flush()
     assert outbox.broken
     assert wire.hung_up
+
+
+@pytest.mark.parametrize("where", ["write", "try_send"])
+def test_nothing_follows_what_an_interrupt_cut_off(outbox, wire, monkeypatch, where):
+    real = getattr(wire, where)
+
+    def cut(data: bytes) -> None:
+        real(data[:7])
+        raise KeyboardInterrupt
+
+    outbox.rdy = 10
+    outbox.flush()
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(wire, where, cut)
+        outbox.ack(ident(1))
+        with pytest.raises(KeyboardInterrupt):
+            outbox.flush(wait=where == "write")
+    assert (outbox.broken, wire.hung_up) == (True, True)
+    before = wire.sent
+    assert not outbox.ack(ident(2))
+    outbox.send(b"NOP\n")
+    assert wire.sent == before
 
 
 def test_answers_are_counted_however_many_threads_give_them(outbox, wire):

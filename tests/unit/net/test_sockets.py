@@ -311,6 +311,22 @@ def test_block_and_write_bound_each_write(pair):
     assert sock.try_send(b"x") == 0
 
 
+def test_what_is_taken_piece_by_piece_is_written_whole():
+    taken: list[bytes] = []
+
+    class Sips:
+        """A socket that takes three bytes at a time."""
+
+        def send(self, data: bytes | memoryview, _flags: int) -> int:
+            taken.append(bytes(data[:3]))
+            return len(taken[-1])
+
+    sock = Socket.__new__(Socket)
+    sock._sock = Sips()
+    sock.write(b"FIN 0123")
+    assert taken == [b"FIN", b" 01", b"23"]
+
+
 def test_a_refused_connection_says_who(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = Address(*listener.getsockname()[:2])

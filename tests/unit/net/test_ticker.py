@@ -54,6 +54,19 @@ def test_an_error_in_a_call_ends_nothing(ticker, caplog):
     assert "oops" in caplog.text
 
 
+def test_a_call_that_does_not_end_is_waited_for_until_the_deadline(ticker):
+    entered, may_end = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        entered.set()
+        assert may_end.wait(20)
+
+    ticker.at(monotonic(), wait)
+    assert entered.wait(5)
+    ticker.close(monotonic() + 0.01)
+    may_end.set()
+
+
 def test_a_call_may_ask_for_the_next(ticker):
     called = []
 

@@ -1,0 +1,69 @@
+"""How a consumer ends, on a clock that its waits turn."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from nsqsmart.client import closing as closing_module
+from nsqsmart.client.closing import drain
+
+
+class Stuck:
+    """A subscription that takes no end."""
+
+    outbox = None
+    lane = None
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.close_wait = threading.Event()
+        self.close_wait.set()
+
+    def hang_up(self) -> None:
+        self._engine.told.append("hang up")
+
+    def send_all(self) -> None: ...
+
+    def join(self, deadline: float) -> bool:
+        self._engine.told.append("join")
+        self._engine.now = max(self._engine.now, deadline)
+        return False
+
+
+class Engine:
+    """Stands for the consumer, its threads and what it counts."""
+
+    def __init__(self, subscriptions: int) -> None:
+        self.now = 1000.0
+        self.told: list[str] = []
+        self.config = SimpleNamespace(workers=4)
+        self.keeper = self.giving_up = self.ticker = self.crew = self
+        self.holdings = SimpleNamespace(finished=0, requeued=0, give_back=list)
+        self.standings = SimpleNamespace(channels_lost=0)
+        self.tallies: list[object] = []
+        self.given_up = 0
+        self._subscriptions = [Stuck(self) for _ in range(subscriptions)]
+
+    def snapshot(self) -> list[Stuck]:
+        return list(self._subscriptions)
+
+    def begin_drain(self) -> None: ...
+
+    def dismiss(self) -> None: ...
+
+    def close(self, deadline: float = 0.0) -> None: ...
+
+    def join(self, deadline: float) -> list[object]:
+        return []
+
+
+@pytest.mark.parametrize(("timeout", "took"), [(0, 1), (5, 5)])
+def test_connections_that_do_not_end_are_waited_for_together(monkeypatch, timeout, took):
+    engine = Engine(subscriptions=8)
+    monkeypatch.setattr(closing_module, "monotonic", lambda: engine.now)
+    assert drain(engine, engine.now + timeout).clean
+    assert engine.now == 1000 + took
+    assert engine.told[-16:] == ["hang up"] * 8 + ["join"] * 8

@@ -1,0 +1,117 @@
+"""How much may be on its way: first come, first served."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from time import monotonic
+
+import pytest
+
+from nsqsmart.client.room import Room
+from nsqsmart.errors import ClientClosed, PublishFailed, PublishTimeout
+from tests.helpers import eventually
+from tests.interrupts import count_places, interrupted_at
+
+
+def later(room: Room, size: int) -> threading.Thread:
+    thread = threading.Thread(target=room.enter, args=[size, monotonic() + 30], daemon=True)
+    before = len(room._line)
+    thread.start()
+    eventually(lambda: len(room._line) > before)
+    return thread
+
+
+def test_small_ones_do_not_pass_a_large_one():
+    room = Room(100, 10, block=True)
+    room.enter(6, monotonic())
+    large, small = later(room, 8), later(room, 2)
+    assert room.messages == 1
+    room.leave(1, 6)
+    for thread in (large, small):
+        thread.join(10)
+    assert (room.messages, room._bytes, len(room._line)) == (2, 10, 0)
+
+
+def test_who_gives_up_lets_the_next_one_pass():
+    room = Room(100, 10, block=True)
+    room.enter(6, monotonic())
+    failed = []
+
+    def impatient() -> None:
+        try:
+            room.enter(8, monotonic() + 0.2)
+        except PublishTimeout as error:
+            failed.append(error.code)
+
+    large = threading.Thread(target=impatient, daemon=True)
+    large.start()
+    eventually(lambda: room._line)
+    small = later(room, 2)
+    large.join(10)
+    small.join(10)
+    assert (failed, room.messages) == (["QueueFull"], 2)
+
+
+def test_one_that_is_larger_than_all_there_is_fits_alone():
+    room = Room(100, 10, block=False)
+    room.enter(50, monotonic())
+    with pytest.raises(PublishFailed, match="on their way"):
+        room.enter(1, monotonic() + 1)
+    assert not room._line
+
+
+def test_the_end_wakes_the_whole_line():
+    room = Room(1, 10, block=True)
+    room.enter(1, monotonic())
+    ended = []
+
+    def wait() -> None:
+        try:
+            room.enter(1, monotonic() + 30)
+        except ClientClosed:
+            ended.append(1)
+
+    threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(room._line) == 3)
+    room.close()
+    for thread in threads:
+        thread.join(10)
+    assert (len(ended), len(room._line)) == (3, 0)
+
+
+def test_an_interrupt_anywhere_takes_no_room():
+    room = Room(10, 100, block=True)
+
+    def pass_by() -> None:
+        room.enter(1, monotonic() + 30)
+        room.leave(1, 1)
+
+    places = count_places(lambda: room.enter(1, monotonic() + 30))
+    room.leave(1, 1)
+    for position in range(1, places + 1):
+        with interrupted_at(position):
+            try:
+                room.enter(1, monotonic() + 30)
+            except KeyboardInterrupt:
+                pass
+            else:
+                room.leave(1, 1)
+        assert (room.messages, room._bytes) == (0, 0), position
+        pass_by()
+
+
+def test_an_interrupt_anywhere_in_the_line_leaves_it():
+    room = Room(100, 10, block=False)
+    room.enter(6, monotonic())
+
+    def refused() -> None:
+        with pytest.raises(PublishFailed):
+            room.enter(8, monotonic() + 30)
+
+    for position in range(1, count_places(refused) + 1):
+        with interrupted_at(position), suppress(KeyboardInterrupt):
+            refused()
+        assert (room.messages, len(room._line)) == (1, 0), position

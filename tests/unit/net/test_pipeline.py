@@ -1,0 +1,67 @@
+"""A pipeline's watch over what is unanswered, on a ticker that the test turns."""
+
+from __future__ import annotations
+
+from math import inf
+from time import monotonic
+from types import SimpleNamespace
+
+from nsqsmart.errors import ConnectionLost
+from nsqsmart.net.pipeline import Pipeline
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.errors: list[tuple[object, bool]] = []
+
+    def on_error(self, item: object, error: ConnectionLost) -> None:
+        self.errors.append((item, error.sent))
+
+
+def watched() -> tuple[Pipeline, Sink, list]:
+    sink, due = Sink(), []
+    ticker = SimpleNamespace(at=lambda when, call: due.append((when, call)))
+    return Pipeline(("127.0.0.1", 4150), sink, ticker), sink, due
+
+
+class Meddler:
+    """While somebody looks at its limit, another item comes."""
+
+    def __init__(self, pipeline: Pipeline, limit: float, other: object) -> None:
+        self._pipeline, self._limit, self._other = pipeline, limit, other
+
+    @property
+    def limit(self) -> float:
+        other, self._other = self._other, None
+        if other is not None:
+            self._pipeline.submit(other, b"other")
+        return self._limit
+
+
+def test_who_comes_while_it_looks_is_watched_too():
+    pipeline, sink, due = watched()
+    now = monotonic()
+    early = SimpleNamespace(limit=now + 50)
+    meddler = Meddler(pipeline, now + 100, None)
+    pipeline.submit(meddler, b"x")
+    (_, check) = due.pop()
+    meddler._other = early
+    check()
+    assert min(when for when, _ in due) == early.limit
+    assert pipeline._check_at == early.limit
+    assert sink.errors == []
+
+
+def test_nothing_is_watched_where_nothing_waits():
+    pipeline, _, due = watched()
+    pipeline._check()
+    assert (due, pipeline._check_at) == ([], inf)
+
+
+def test_what_is_overdue_before_there_is_a_connection_was_not_sent():
+    pipeline, sink, due = watched()
+    late = SimpleNamespace(limit=monotonic() - 1)
+    pipeline.submit(late, b"x")
+    due.pop()[1]()
+    assert pipeline.over
+    assert sink.errors == [(late, False)]
