@@ -35,7 +35,11 @@ class Runnable(Protocol):
         """Whether a close is over."""
 
 
-def run(*consumers: Runnable, until: Callable[[], bool] | None = None) -> tuple[CloseReport, ...]:
+def run(
+    *consumers: Runnable,
+    until: Callable[[], bool] | None = None,
+    on_ready: Callable[[], object] | None = None,
+) -> tuple[CloseReport, ...]:
     """Start *consumers*, and block until SIGINT or SIGTERM, or until all are closed; then drain.
 
     All drain side by side, each within its ``close_timeout``; the reports are in their order.
@@ -46,6 +50,9 @@ def run(*consumers: Runnable, until: Callable[[], bool] | None = None) -> tuple[
 
     *until*, if given, is asked once a second, in this thread: once it says True all are drained.
     What it raises is raised here after the drain.
+
+    *on_ready*, if given, is called in this thread once all are started: from here on a signal
+    drains, so this is the place to tell a supervisor. What it raises is raised here after a drain.
     """
     if not consumers:
         raise TypeError("run() needs at least one Consumer")
@@ -54,21 +61,25 @@ def run(*consumers: Runnable, until: Callable[[], bool] | None = None) -> tuple[
         consumer.check_runnable()
         consumer.on_end(tokens.put)
     with signals_to(lambda: tokens.put(_SIGNAL)):
-        _start(consumers)
+        _start(consumers, on_ready)
         reason = _wait(consumers, tokens, until)
     if isinstance(reason, BaseException):
         raise reason
     return tuple(consumer.close() for consumer in consumers)
 
 
-def _start(consumers: tuple[Runnable, ...]) -> None:
-    for number, consumer in enumerate(consumers):
-        try:
+def _start(consumers: tuple[Runnable, ...], on_ready: Callable[[], object] | None) -> None:
+    started = 0
+    try:
+        for consumer in consumers:
             consumer.start()
-        except BaseException:
-            for closer in _close(consumers[:number]):
-                closer.join()
-            raise
+            started += 1
+        if on_ready is not None:
+            on_ready()
+    except BaseException:
+        for closer in _close(consumers[:started]):
+            closer.join()
+        raise
 
 
 def _wait(

@@ -52,8 +52,13 @@ class Relay:
         self._name = uuid4().hex
         self._stopped = False
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it is to end."""
+        return self._stopped
+
     def stop(self) -> None:
-        """Let it end after what it has in hand."""
+        """Let it end after what it has in hand; may be called by a signal handler."""
         self._stopped = True
 
     def run_once(self) -> Passage:

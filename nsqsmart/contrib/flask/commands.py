@@ -18,6 +18,7 @@ from nsqsmart.contrib.flask.state import State
 from nsqsmart.contrib.shared.declaring import Declared, choose
 from nsqsmart.contrib.shared.running import (
     BAD_CONFIGURATION,
+    CONSUMING,
     INTERRUPTED,
     RETRY_LATER,
     Limits,
@@ -123,10 +124,9 @@ class _Work:
             told = {**state.consumer_options(), **each.options, **own}
             shift.add(each, around(state.app, each), state.url, told)
             click.echo(f"{each.topic}/{each.channel}: {each.name}")
-        click.echo("consuming; SIGINT or SIGTERM ends it")
         if self._at_exit:
             shift.stop_at_exit()
-        for line in describe(chosen, shift.run()):
+        for line in describe(chosen, shift.run(lambda: click.echo(CONSUMING))):
             click.echo(line)
         return 0
 

@@ -15,6 +15,7 @@ from nsqsmart.contrib.shared.declaring import Declared
 BAD_CONFIGURATION = 1
 RETRY_LATER = 75
 INTERRUPTED = 130
+CONSUMING = "consuming; SIGINT or SIGTERM ends it"
 
 _GRACE = 2.0
 _LOST = ("failing", "discovering")
@@ -101,13 +102,15 @@ class Shift:
             self._running -= 1
             self._active_at = monotonic()
 
-    def run(self) -> Sequence[CloseReport]:
+    def run(self, on_ready: Callable[[], object]) -> Sequence[CloseReport]:
         """Block until a signal, or until a limit is met; then drain.
+
+        *on_ready* is called as soon as a signal does that: who is told of it may send one.
 
         Raises ServersLost, and what :func:`nsqsmart.run` raises.
         """
         self._active_at = self._reached_at = monotonic()
-        return run(*self.consumers, until=self._is_over)
+        return run(*self.consumers, until=self._is_over, on_ready=on_ready)
 
     def _is_over(self) -> bool:
         now, limits = monotonic(), self._limits

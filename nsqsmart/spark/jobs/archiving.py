@@ -6,10 +6,10 @@ import argparse
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -45,21 +45,21 @@ class Archiving:
             f"archiving {', '.join(self._chosen.topic)} (channel {self._chosen.channel}) "
             f"to {self._chosen.out}"
         )
-        with _told_to_end() as ended:
+        with _told_to_end() as told:
             query = self._start()
-            self._watch(query, ended)
+            self._watch(query, told)
         self._count(query)
         if (error := query.exception()) is not None:
             raise error
         rows, batches = sum(self._rows.values()), sum(map(bool, self._rows.values()))
-        why = "ended by a signal" if ended.is_set() else "drained"
+        why = "ended by a signal" if told() else "drained"
         self._console.say(f"{why}: {rows:,} rows in {batches} batches")
         return {
             "topics": self._chosen.topic,
             "channel": self._chosen.channel,
             "rows": rows,
             "batches": batches,
-            "ended": "signal" if ended.is_set() else "drained",
+            "ended": "signal" if told() else "drained",
         }
 
     def _check_out(self) -> None:
@@ -112,9 +112,10 @@ class Archiving:
             options["nsq.positions"] = "true"
         return options
 
-    def _watch(self, query: StreamingQuery, ended: threading.Event) -> None:
+    def _watch(self, query: StreamingQuery, told: Callable[[], bool]) -> None:
         """Until it has ended, or it was told to and has put away what it was at."""
-        while query.isActive and not ended.wait(_TICK):
+        while query.isActive and not told():
+            sleep(_TICK)
             self._count(query)
             self._console.progress(f"{sum(self._rows.values()):,} rows")
         if not query.isActive:
@@ -122,11 +123,10 @@ class Archiving:
         self._console.say("ending: the batch under way is written first")
         latest = _latest(query)
         until = monotonic() + _PATIENCE
-        pause = threading.Event()
         while query.isActive and monotonic() < until:
             if not query.status["isTriggerActive"] or _latest(query) != latest:
                 break
-            pause.wait(_TICK)
+            sleep(_TICK)
         query.stop()
 
     def _count(self, query: StreamingQuery) -> None:
@@ -159,18 +159,21 @@ def _shared(path: str) -> str:
 
 
 @contextmanager
-def _told_to_end() -> Iterator[threading.Event]:
-    """Set by Ctrl-C and SIGTERM, which otherwise do nothing meanwhile."""
-    ended = threading.Event()
+def _told_to_end() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C or SIGTERM has come, which otherwise do nothing meanwhile."""
+    told = False
+
+    def tell(*_signal: object) -> None:
+        # Without a lock: the thread it has interrupted may hold it.
+        nonlocal told
+        told = True
+
     if threading.current_thread() is not threading.main_thread():
-        yield ended
+        yield lambda: told
         return
-    before = {
-        number: signal.signal(number, lambda *_: ended.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield ended
+        yield lambda: told
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

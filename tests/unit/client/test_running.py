@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable
 
@@ -89,4 +91,26 @@ def test_what_until_raises_comes_after_the_drain(monkeypatch):
 
     with pytest.raises(ValueError, match="enough"):
         run(consumer, until=fail)
+    assert consumer.has_ended()
+
+
+def test_who_is_told_that_it_is_ready_may_signal_at_once():
+    consumers = (Consumer(), Consumer())
+
+    def on_ready() -> None:
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert run(*consumers, on_ready=on_ready) == (CloseReport(1, 0, 0),) * 2
+
+
+def test_what_on_ready_raises_comes_after_the_drain():
+    consumer = Consumer()
+
+    def fail() -> None:
+        assert not consumer.has_ended()
+        raise ValueError("nobody to tell")
+
+    with pytest.raises(ValueError, match="nobody to tell"):
+        run(consumer, on_ready=fail)
     assert consumer.has_ended()

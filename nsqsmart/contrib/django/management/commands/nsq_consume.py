@@ -12,6 +12,7 @@ from nsqsmart.contrib.django.handlers import discover
 from nsqsmart.contrib.shared.declaring import Declared, choose
 from nsqsmart.contrib.shared.running import (
     BAD_CONFIGURATION,
+    CONSUMING,
     INTERRUPTED,
     RETRY_LATER,
     Limits,
@@ -80,7 +81,7 @@ class Command(BaseCommand):
         if options["autoreload"]:
             shift.stop_at_exit()
         try:
-            reports = shift.run()
+            reports = shift.run(self._tell_ready)
         except ServersLost as error:
             raise CommandError(str(error), returncode=RETRY_LATER) from error
         except NsqError as error:
@@ -95,5 +96,8 @@ class Command(BaseCommand):
             self.stderr.write(self.style.WARNING(warning))
         for each in chosen:
             self.stdout.write(f"{each.topic}/{each.channel}: {each.name}")
-        self.stdout.write("consuming; SIGINT or SIGTERM ends it")
+        self.stdout.flush()
+
+    def _tell_ready(self) -> None:
+        self.stdout.write(CONSUMING)
         self.stdout.flush()

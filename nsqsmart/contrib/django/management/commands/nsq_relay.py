@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from time import monotonic, sleep
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -13,6 +14,7 @@ from nsqsmart.contrib.django.relaying import Passage, Relay
 from nsqsmart.contrib.shared.running import RETRY_LATER
 
 _LONGEST_PAUSE = 30.0
+_TURN = 0.25
 
 
 class Command(BaseCommand):
@@ -41,25 +43,22 @@ class Command(BaseCommand):
             raise CommandError("some could not be published yet", returncode=RETRY_LATER)
 
     def _go_on(self, relay: Relay, interval: float) -> None:
-        stopped = threading.Event()
-
         def stop(*_signal: object) -> None:
             relay.stop()
-            stopped.set()
 
         before = {}
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 before[number] = signal.signal(number, stop)
         try:
-            self._pass_until(stopped, relay, interval)
+            self._pass_until_stopped(relay, interval)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _pass_until(self, stopped: threading.Event, relay: Relay, interval: float) -> None:
+    def _pass_until_stopped(self, relay: Relay, interval: float) -> None:
         pause = interval
-        while not stopped.is_set():
+        while not relay.stopped:
             close_old_connections()
             passage = self._pass(relay)
             if passage is None or passage.kept:
@@ -67,7 +66,7 @@ class Command(BaseCommand):
             else:
                 pause = interval
             if passage is None or passage.kept or not passage.sent:
-                stopped.wait(pause)
+                _pause(relay, pause)
 
     def _pass(self, relay: Relay) -> Passage | None:
         try:
@@ -80,6 +79,16 @@ class Command(BaseCommand):
             self.stdout.write(_describe(passage))
             self.stdout.flush()
         return passage
+
+
+def _pause(relay: Relay, seconds: float) -> None:
+    """In turns: a signal that comes just before a sleep begins does not end that one.
+
+    Not by an Event: its handler would wait for the lock of the wait it has interrupted.
+    """
+    until = monotonic() + seconds
+    while not relay.stopped and (rest := until - monotonic()) > 0:
+        sleep(min(rest, _TURN))
 
 
 def _describe(passage: Passage) -> str:
