@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,13 +11,14 @@ from time import monotonic
 from uuid import uuid4
 
 from django.db import connections, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from nsqsmart.contrib.django import conf
 from nsqsmart.contrib.django.aliases import find_producer
 from nsqsmart.contrib.django.losses import tally, tell
 from nsqsmart.contrib.django.models import OutboxLane, OutboxMessage
+from nsqsmart.contrib.django.resting import Rests, Target
 from nsqsmart.contrib.shared.letters import Letter
 from nsqsmart.contrib.shared.losses import log_loss
 from nsqsmart.contrib.shared.sending import HOPELESS, Dispatch, Failure
@@ -41,16 +42,25 @@ class Passage:
 class Relay:
     """Publishes what is in the outbox of *database*, *page* rows at a time.
 
+    A topic that could not be published rests in its lane for a while, and holds up no other.
+
     A lane belongs to one relay at a time: where the database can skip locked rows, by a lock that
     ends with the relay's transaction; elsewhere by a lease in the row, which others respect until
     its time is over.
     """
 
-    def __init__(self, database: str = "default", page: int = 200) -> None:
+    def __init__(
+        self,
+        database: str = "default",
+        page: int = 200,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._database = database
         self._page = page
         self._name = uuid4().hex
         self._stopped = False
+        self._rests = Rests(clock)
+        self._failed = -1  # the lane in which a topic failed last
 
     @property
     def stopped(self) -> bool:
@@ -61,45 +71,70 @@ class Relay:
         """Let it end after what it has in hand; may be called by a signal handler."""
         self._stopped = True
 
-    def run_once(self) -> Passage:
-        """Look at every lane once; those that another relay has are left to it."""
-        passage = Passage()
+    def run_once(self, *, brief: bool = False) -> Passage:
+        """Look at every lane once; those that another relay has are left to it.
+
+        *brief*: a topic that fails in one lane is left alone in those behind it, so that it costs
+        the others one timeout and not one a lane; the next look begins behind that lane.
+        """
+        passage, failing = Passage(), set[Target]()
         waiting = OutboxMessage.objects.using(self._database).filter(refused=False)
-        for lane in sorted(set(waiting.values_list("lane", flat=True).distinct())):
-            if not self._stopped:
-                self._empty(lane, passage)
+        lanes = sorted(set(waiting.values_list("lane", flat=True).distinct()))
+        for lane in sorted(lanes, key=lambda lane: lane <= self._failed) if brief else lanes:
+            if self._stopped:
+                break
+            found = self._empty(lane, failing if brief else set(), passage)
+            if found:
+                failing |= found
+                self._failed = lane
         return passage
 
-    def _empty(self, lane: int, passage: Passage) -> None:
-        """Page by page, so that no transaction is long; a topic that fails is left alone then."""
-        after, failing = 0, set[tuple[str, str]]()
+    def _empty(self, lane: int, others: set[Target], passage: Passage) -> set[Target]:
+        """All of *lane* but what rests and the *others*; what failed, which is left alone then.
+
+        Page by page, so that no transaction is long.
+        """
+        after, failing, resting = 0, set[Target](), self._rests.of(lane) | others
+        if resting and not self._waiting(lane, after, resting).exists():
+            return failing
         while not self._stopped:
             with self._hold(lane) as held:
-                page = self._read(lane, after, failing) if held else []
+                page = self._read(lane, after, resting | failing) if held else []
                 if not page:
-                    return
+                    break
                 after = page[-1].pk
-                self._publish(page, failing, passage)
+                found = self._publish(page, passage)
+            self._note(lane, {(row.alias, row.topic) for row in page}, found)
+            failing |= found
+        return failing
 
-    def _read(self, lane: int, after: int, failing: set[tuple[str, str]]) -> list[OutboxMessage]:
+    def _note(self, lane: int, targets: set[Target], failing: set[Target]) -> None:
+        for target in targets:
+            note = self._rests.failed if target in failing else self._rests.went
+            note(lane, target)
+
+    def _waiting(self, lane: int, after: int, resting: set[Target]) -> QuerySet[OutboxMessage]:
         rows = OutboxMessage.objects.using(self._database).filter(
             refused=False, lane=lane, pk__gt=after
         )
-        for alias, topic in failing:
+        for alias, topic in resting:
             rows = rows.exclude(alias=alias, topic=topic)
+        return rows
+
+    def _read(self, lane: int, after: int, resting: set[Target]) -> list[OutboxMessage]:
         page: list[OutboxMessage] = []
         size = 0
-        for row in rows.order_by("pk")[: self._page].iterator(chunk_size=20):
+        rows = self._waiting(lane, after, resting).order_by("pk")
+        for row in rows[: self._page].iterator(chunk_size=20):
             page.append(row)
             size += len(row.body)
             if size >= _PAGE_BYTES:
                 break
         return page
 
-    def _publish(
-        self, page: list[OutboxMessage], failing: set[tuple[str, str]], passage: Passage
-    ) -> None:
-        done, failures = [], []
+    def _publish(self, page: list[OutboxMessage], passage: Passage) -> set[Target]:
+        """What could not be published yet."""
+        done, failures, failing = [], [], set[Target]()
         for alias in dict.fromkeys(row.alias for row in page):
             rows = {row.pk: row.letter() for row in page if row.alias == alias}
             found = {id(each.letter): each for each in _dispatch(alias, list(rows.values()))}
@@ -123,6 +158,7 @@ class Relay:
             else:
                 passage.kept += 1
                 failing.add((failure.letter.alias, failure.letter.topic))
+        return failing
 
     @contextmanager
     def _hold(self, lane: int) -> Iterator[bool]:

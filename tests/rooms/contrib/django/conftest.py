@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 import django
@@ -83,3 +85,25 @@ def nsq_settings(recorded: Outbox) -> Iterator[Any]:
     """Call it with aliases: the setting NSQSMART until the end of the test."""
     with ExitStack() as stack:
         yield lambda **aliases: stack.enter_context(override_settings(NSQSMART=aliases))
+
+
+@pytest.fixture
+def models(database: str) -> ModuleType:
+    """Where the rows of the outbox are."""
+    from nsqsmart.contrib.django import models
+
+    return models
+
+
+@pytest.fixture
+def make_relay(database: str) -> Callable[..., Any]:
+    """A relay of that database."""
+    from nsqsmart.contrib.django.relaying import Relay
+
+    return partial(Relay, database)
+
+
+@pytest.fixture
+def rows(models: ModuleType, database: str) -> Callable[[], Any]:
+    """What is in the outbox, in order."""
+    return lambda: models.OutboxMessage.objects.using(database).order_by("pk")

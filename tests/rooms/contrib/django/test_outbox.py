@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from contextlib import suppress
 from datetime import timedelta
-from itertools import count
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -18,26 +16,6 @@ from nsqsmart.contrib.shared.letters import Letter
 from nsqsmart.embedded import Cluster
 from nsqsmart.testing.recording import Published
 from tests.helpers import eventually
-from tests.interrupts import calling_at
-
-
-@pytest.fixture
-def models(database):
-    from nsqsmart.contrib.django import models
-
-    return models
-
-
-@pytest.fixture
-def make_relay(database):
-    from nsqsmart.contrib.django.relaying import Relay
-
-    return lambda page=200: Relay(database, page)
-
-
-@pytest.fixture
-def rows(models, database):
-    return lambda: models.OutboxMessage.objects.using(database).order_by("pk")
 
 
 @pytest.fixture
@@ -277,34 +255,6 @@ def test_the_command_says_that_something_is_left(database, nsq_settings):
     with pytest.raises(CommandError, match="yet") as caught:
         call_command("nsq_relay", once=True, database=database)
     assert caught.value.returncode == 75
-
-
-def test_a_signal_ends_the_relay_wherever_it_comes(database, recorded, monkeypatch):
-    from nsqsmart.contrib.django.relaying import Relay
-
-    passes = 0
-    run_once = Relay.run_once
-
-    def count_pass(relay):
-        nonlocal passes
-        passes += 1
-        return run_once(relay)
-
-    monkeypatch.setattr(Relay, "run_once", count_pass)
-    # As long as the relay has not installed its own.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        for position in count(1):
-            passes = 0
-            with (
-                suppress(KeyboardInterrupt),
-                calling_at(position, lambda: signal.raise_signal(signal.SIGTERM)),
-            ):
-                call_command("nsq_relay", interval=0.001, database=database)
-            if passes == 3:
-                break
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def test_the_migration_is_complete(recorded):

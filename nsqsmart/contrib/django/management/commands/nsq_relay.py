@@ -61,16 +61,14 @@ class Command(BaseCommand):
         while not relay.stopped:
             close_old_connections()
             passage = self._pass(relay)
-            if passage is None or passage.kept:
-                pause = min(max(2 * pause, interval), _LONGEST_PAUSE)
-            else:
-                pause = interval
-            if passage is None or passage.kept or not passage.sent:
+            # Without its database it can do nothing; a topic that fails is left alone by the relay.
+            pause = interval if passage is not None else min(2 * pause, _LONGEST_PAUSE)
+            if passage is None or not passage.sent:
                 _pause(relay, pause)
 
     def _pass(self, relay: Relay) -> Passage | None:
         try:
-            passage = relay.run_once()
+            passage = relay.run_once(brief=True)
         except Error as error:
             # It may be back soon, and nothing is lost meanwhile.
             self.stderr.write(f"the database: {error}")
