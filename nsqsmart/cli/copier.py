@@ -105,6 +105,7 @@ class Copier:
         """What gets batches for *topic*."""
 
         def copy(messages: list[Message]) -> None:
+            self._ending.begin()
             room = self._admit(len(messages))
             pending = [(each, self._publish(topic, each)) for each in messages[:room]]
             for message, sent in pending:

@@ -51,8 +51,11 @@ def run(chosen: argparse.Namespace) -> int:
     options = {"admin_timeout": _PATIENCE} | flags.client_options(chosen, AdminConfig)
     figures = Figures(Admin(flags.address_of(chosen), **options), chosen.interval)
     with listen(figures, _ports(chosen.port)) as server:
-        print(f"nsqsmart dash: http://127.0.0.1:{server.server_port}/ ; Ctrl-C ends", flush=True)
         try:
+            # Who reads the address may send a signal at once.
+            print(
+                f"nsqsmart dash: http://127.0.0.1:{server.server_port}/ ; Ctrl-C ends", flush=True
+            )
             server.serve_forever()
         except KeyboardInterrupt:
             print("\nnsqsmart dash: ended", file=sys.stderr)

@@ -19,8 +19,8 @@ _HASTE = 0.5
 
 
 class Ending:
-    """Waits for the end: SIGINT, SIGTERM, or something inside. A second signal interrupts,
-    and so does one before anybody waits.
+    """Waits for the end: SIGINT, SIGTERM, or something inside. A second signal interrupts, and so
+    does one before :meth:`begin`: there is nothing yet to end in order.
 
     ``interrupted`` says whether it was a signal; ``reason`` holds the error that ended it.
     """
@@ -29,7 +29,7 @@ class Ending:
         # A handler may put into this queue while the main thread takes from it.
         self._tokens: SimpleQueue[BaseException | None] = SimpleQueue()
         self._before: dict[int, Any] = {}
-        self._ended = self._waiting = False
+        self._begun = self._ended = False
         self.interrupted = False
         self.reason: BaseException | None = None
 
@@ -48,10 +48,17 @@ class Ending:
             signal.signal(number, previous)
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        if self.interrupted or not self._waiting:
+        if self.interrupted or not self._begun:
             raise KeyboardInterrupt
         self.interrupted = True
         self._tokens.put(None)
+
+    def begin(self) -> None:
+        """From here on a signal ends it in order; for the first message, or before it is told.
+
+        A consumer hands out messages while the main thread still waits for others to subscribe.
+        """
+        self._begun = True
 
     def end(self, reason: object = None) -> None:
         """End it, from any thread; *reason* is raised by whoever waits if it is an error."""
@@ -60,7 +67,7 @@ class Ending:
     def wait(self, timeout: float) -> bool:
         """Whether it has come to the end; after *timeout* seconds it has not."""
         if not self._ended:
-            self._waiting = True
+            self.begin()
             try:
                 self.reason = self._tokens.get(timeout=timeout)
             except Empty:
@@ -86,6 +93,10 @@ def consume(
             consumer.start()
         while not ending.wait(TURN):
             tick()
+    except KeyboardInterrupt:
+        # Nothing was handed out so far, or it is the second one: there is nothing to wait for.
+        close_timeout = 0.0
+        raise
     finally:
         deadline = monotonic() + close_timeout
         for consumer in consumers:

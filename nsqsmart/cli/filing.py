@@ -140,6 +140,7 @@ class Filing:
 
     def _handler(self, files: Files) -> Callable[[list[Message]], None]:
         def write(messages: list[Message]) -> None:
+            self._ending.begin()
             with self._lock:
                 room = len(messages) if self._most is None else self._most - self.written
                 try:

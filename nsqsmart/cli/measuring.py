@@ -11,7 +11,7 @@ from typing import Any
 
 from nsqsmart import Message, Pending, Producer
 from nsqsmart.cli.progress import Bar
-from nsqsmart.cli.waiting import result_of
+from nsqsmart.cli.waiting import result_of, wait_for
 
 _HEAD = struct.Struct(">Qd")
 _BEHIND = 4000
@@ -56,7 +56,7 @@ class Measurement:
 
     def _hold_back(self, number: int) -> None:
         with self._more:
-            self._more.wait_for(lambda: number - len(self._seen) < _BEHIND, timeout=10)
+            wait_for(self._more, lambda: number - len(self._seen) < _BEHIND, 10)
 
     def take(self, message: Message) -> None:
         """The handler."""
@@ -75,7 +75,7 @@ class Measurement:
     def wait(self, patience: float) -> None:
         """Until all have come, or *patience* seconds are over."""
         with self._more:
-            self._more.wait_for(lambda: len(self._seen) == self._count, timeout=patience)
+            wait_for(self._more, lambda: len(self._seen) == self._count, patience)
 
     def report(self) -> dict[str, Any]:
         """Counts, seconds, messages a second, and milliseconds on the way."""

@@ -76,6 +76,8 @@ def run(chosen: argparse.Namespace) -> int:
     for topic in chosen.topic:
         check_topic(topic)
     with Ending() as ending, _serving(chosen) as url:
+        # Who reads the address may send a signal at once.
+        ending.begin()
         if chosen.json:
             print(json.dumps({"url": url, "dialect": chosen.dialect}), flush=True)
         else:

@@ -84,6 +84,7 @@ class _Printer:
 
     def show(self, message: Message) -> None:
         """Print one; what comes behind the last one is given back."""
+        self._ending.begin()
         if not self._is_wanted(message):
             return
         with self._lock:

@@ -7,6 +7,8 @@ call: its handler runs when the call returns, which must not be much later.
 from __future__ import annotations
 
 import select
+from collections.abc import Callable
+from threading import Condition
 from time import monotonic, sleep
 
 from nsqsmart import Pending, Receipt
@@ -31,6 +33,14 @@ def result_of(pending: Pending) -> Receipt:
             # PublishTimeout is one too: then it is done.
             continue
     return pending.result()
+
+
+def wait_for(condition: Condition, is_so: Callable[[], bool], seconds: float) -> None:
+    """Until it is so, or *seconds* are over. *condition* is held."""
+    until = monotonic() + seconds
+    while (rest := until - monotonic()) > 0:
+        if condition.wait_for(is_so, min(rest, TURN)):
+            return
 
 
 def is_readable(descriptor: int, until: float | None) -> bool:

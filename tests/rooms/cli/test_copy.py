@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -164,15 +163,15 @@ def test_a_hung_destination_and_two_ctrl_c(nsqsmart):
         make(other, "orders")
         fill(cluster, "orders", 1)
         other.hang(other.nsqds[0])
-        program = nsqsmart.start("copy", "orders", "--url", cluster.url, "--to-url", other.url)
+        program = nsqsmart.start(
+            "copy", "orders", "--url", cluster.url, "--to-url", other.url, "--close-timeout", "60"
+        )
         eventually(lambda: other.log.of("GET /lookup", "orders"), what="it is being published")
         program.send_signal(signal.SIGINT)
         with pytest.raises(Exception, match="timed out"):
             program.wait(1)
         program.send_signal(signal.SIGINT)
-        begun = time.monotonic()
         assert program.wait(20) == 130
-        assert time.monotonic() - begun < 2
         assert unfinished(cluster, "orders") == 1
         other.wake(other.nsqds[0])
 

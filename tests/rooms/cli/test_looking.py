@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -178,14 +177,14 @@ def test_bench_of_a_lone_nsqd_one_by_one(cluster, nsqsmart):
 
 @pytest.mark.parametrize("hung", [False, True])
 def test_ctrl_c_ends_bench_also_while_a_server_hangs(redesigned, nsqsmart, hung):
-    program = nsqsmart.start("bench", "-n", "10000000", "--url", redesigned.url)
+    # Whatever it might wait for lasts longer than is waited here.
+    patient = ("--close-timeout", "60")
+    program = nsqsmart.start("bench", "-n", "10000000", "--url", redesigned.url, *patient)
     eventually(lambda: redesigned.log.of("SUB"), what="it has begun")
     for nsqd in redesigned.nsqds if hung else ():
         redesigned.hang(nsqd)
     program.send_signal(signal.SIGINT)
-    begun = time.monotonic()
     assert program.wait(30) == 130
-    assert time.monotonic() - begun < 2.5
     for nsqd in redesigned.nsqds if hung else ():
         redesigned.wake(nsqd)
     assert hung or Admin(redesigned.url).topics() == []

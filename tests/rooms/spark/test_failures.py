@@ -219,7 +219,9 @@ def test_a_full_spool_fails_before_fin(
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
             values(query.reading(tasks[0]))
-    assert unfinished(cluster) == 400 - 200  # two slots were durable
+    # Two slots were durable; of their FINs the server may have read fewer before the end.
+    eventually(lambda: held(cluster) == 0)
+    assert unfinished(cluster) >= 400 - 200
     for task in tasks:
         query.rows += values(query.reading(task))
     assert query.read_all(400) == sent

@@ -159,11 +159,12 @@ def test_without_any_address_the_first_use_says_so(make_app):
 
 
 def test_init_app_opens_nothing(make_app, cluster):
-    threads = threading.enumerate()
+    threads = set(threading.enumerate())
     cluster.log.clear()
     make_app(NSQ(), NSQSMART_URL=cluster.url)
     assert list(cluster.log) == []
-    assert threading.enumerate() == threads
+    # One of an earlier test may end meanwhile.
+    assert set(threading.enumerate()) <= threads
 
 
 def test_options_and_the_patience_of_a_request(make_app):

@@ -51,6 +51,8 @@ class Command(BaseCommand):
             for number in (signal.SIGINT, signal.SIGTERM):
                 before[number] = signal.signal(number, stop)
         try:
+            # Who reads it may send a signal at once.
+            self._tell("relaying; SIGINT or SIGTERM ends it")
             self._pass_until_stopped(relay, interval)
         finally:
             for number, handler in before.items():
@@ -74,9 +76,12 @@ class Command(BaseCommand):
             self.stderr.write(f"the database: {error}")
             return None
         if passage != Passage():
-            self.stdout.write(_describe(passage))
-            self.stdout.flush()
+            self._tell(_describe(passage))
         return passage
+
+    def _tell(self, line: str) -> None:
+        self.stdout.write(line)
+        self.stdout.flush()
 
 
 def _pause(relay: Relay, seconds: float) -> None:
