@@ -31,6 +31,9 @@ class Holder(Protocol[M_contra]):
     def done(self, message: M_contra) -> None:
         """Its answer is on the way."""
 
+    def leave(self, message: M_contra) -> None:
+        """A ``with`` block of *message* is over."""
+
 
 class Source(Protocol[M_contra]):
     """The subscription a message came from, as far as the message needs it."""

@@ -44,12 +44,18 @@ class Holdings:
             if message in self._held:
                 self._busy[message] = threading.get_ident()
 
+    def leave(self, message: Message) -> None:
+        """The ``with`` block of *message* is over, whatever became of its answer."""
+        with self._changed:
+            self._end_block(message)
+
     def let_go(self, message: Message) -> bool:
         """*message* is about to be answered; False if it is not held any more."""
         with self._changed:
             if message not in self._held:
                 return False
-            self._forget(message)
+            # Its block still runs: close() would end the connection before the answer is on it.
+            self._held.discard(message)
             return True
 
     def done(self, message: Message) -> None:
@@ -57,6 +63,7 @@ class Holdings:
         with self._changed:
             self.finished += message.finished
             self.requeued += message.slows is not None
+            self._end_block(message)
         if message.slows is None and self._listener.watching:
             self._listener.on_result(message, ok=True)
         if message.lane is not None:
@@ -112,5 +119,8 @@ class Holdings:
 
     def _forget(self, message: Message) -> None:
         self._held.discard(message)
+        self._end_block(message)
+
+    def _end_block(self, message: Message) -> None:
         if self._busy.pop(message, None) is not None:
             self._changed.notify_all()

@@ -244,14 +244,12 @@ class Message:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        if self.answered:
-            return isinstance(error, Requeue)
-        if error is None:
-            self.finish()
-            return False
-        wish = wish_of(error)
-        self.requeue(wish.delay, backoff=wish.backoff)
-        return wish is error
+        try:
+            return _conclude(self, error)
+        finally:
+            # Also where an interrupt has cut an answer short: close() would wait for the block.
+            if self.holder is not None:
+                self.holder.leave(self)
 
     @property
     def lane(self) -> Queue[Message] | None:
@@ -302,6 +300,18 @@ def _make_rarities(message: Message) -> Rarities[Message]:
         if message.rare is None:
             message.rare = Rarities()
         return message.rare
+
+
+def _conclude(message: Message, error: BaseException | None) -> bool:
+    """Answer as the end of a ``with`` block says; whether *error* ends there."""
+    if message.answered:
+        return isinstance(error, Requeue)
+    if error is None:
+        message.finish()
+        return False
+    wish = wish_of(error)
+    message.requeue(wish.delay, backoff=wish.backoff)
+    return wish is error
 
 
 def _read_headers(ext: bytes) -> dict[str, Any]:

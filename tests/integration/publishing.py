@@ -14,8 +14,9 @@ import nsqsmart
 from nsqsmart.client.publisher import Publisher
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import PublishError
+from tests.helpers import eventually
 
-SLACK = 0.5
+SLACK = 2.0
 
 
 def shared(producer: nsqsmart.Producer) -> Publisher:
@@ -51,6 +52,16 @@ def failure(
         producer.publish("t", body, timeout=timeout, **arguments)
     check_free(producer)
     return caught.value
+
+
+def answered_failure(producer: nsqsmart.Producer, **arguments: Any) -> PublishError:
+    """The same where everything is refused; its deadline was not in the middle of an exchange."""
+
+    def fail() -> PublishError | None:
+        error = failure(producer, **arguments)
+        return error if error.answered else None
+
+    return eventually(fail, 20)
 
 
 def codes(error: PublishError) -> list[str]:

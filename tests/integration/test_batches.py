@@ -50,8 +50,9 @@ def test_every_message_is_in_one_batch_and_finished(cluster):
     publish(cluster, *numbered(100))
     batches = Batches()
     with consume(cluster, batches, batch_max_messages=20, batch_max_delay=5) as consumer:
-        all_finished(cluster)
-        assert consumer.stats().finished == 100
+        # The server may have heard of the last one before its worker has counted it.
+        eventually(lambda: consumer.stats().finished == 100)
+    all_finished(cluster)
     assert batches.counts() == Counter(numbered(100))
     assert [len(batch) for batch in batches.seen] == [20] * 5
 
@@ -67,11 +68,12 @@ def test_a_smaller_one_comes_when_its_time_is_up(cluster):
 def test_it_comes_at_once_when_the_servers_wait_for_answers(cluster):
     publish(cluster, *numbered(12))
     batches = Batches()
-    # Nobody would wait a minute for what the server does not send.
-    with consume(cluster, batches, batch_max_delay=60, max_in_flight=4, workers=1):
+    # Nobody would wait a minute for what the server does not send. One of each is all there can
+    # be: of two, one may be the last, and more of its kind would be waited for.
+    with consume(cluster, batches, batch_max_delay=60, max_in_flight=2, workers=1):
         all_finished(cluster)
     assert batches.counts() == Counter(numbered(12))
-    assert max(len(batch) for batch in batches.seen) <= 4
+    assert max(len(batch) for batch in batches.seen) <= 2
 
 
 def test_raising_requeues_what_is_not_answered_and_backs_off_once(cluster):
@@ -93,7 +95,7 @@ def test_raising_requeues_what_is_not_answered_and_backs_off_once(cluster):
         eventually(lambda: consumer._engine.regulator._flow.state.name == "BACKING_OFF")
         assert consumer._engine.regulator._flow._level == 0
         all_finished(cluster)
-        report = consumer.stats()
+    report = consumer.stats()
     assert (report.finished, report.requeued, report.failed) == (10, 6, 6)
     assert len(cluster.log.of("REQ")) == 6
     assert sorted(body for batch in batches[1:] for body in batch) == sorted(batches[0][4:])
@@ -164,5 +166,6 @@ def test_closing_lets_a_batch_finish_and_gives_the_rest_back(cluster):
     thread.join(10)
     assert reports[0].clean
     assert reports[0].finished == 4
-    assert unfinished(cluster) == 6
+    # What was sent before the end of the connections is still on its way.
+    eventually(lambda: unfinished(cluster) == 6)
     assert len(batches.seen) == 1

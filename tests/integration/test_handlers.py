@@ -300,12 +300,14 @@ def test_touch_every_keeps_a_slow_handlers_message(hasty):
 def test_touches_end_at_the_servers_maximum(hasty):
     publish(hasty, b"stuck")
     entered, again = threading.Event(), threading.Event()
+    delivered: list[float] = []
     first: list[bool] = []
 
     def handler(message: nsqsmart.Message) -> None:
         if message.attempts > 1:
             again.set()
             return
+        delivered.append(message.arrival.at)
         entered.set()
         # The server lost its patience in spite of all.
         assert again.wait(20)
@@ -314,9 +316,8 @@ def test_touches_end_at_the_servers_maximum(hasty):
 
     with consume(hasty, handler, touch_every=0.2):
         assert entered.wait(10)
-        started = monotonic()
         assert again.wait(20)
-        assert monotonic() - started >= 1.2
+        assert monotonic() - delivered[0] >= 1.2
         eventually(lambda: first == [False])
         all_finished(hasty)
     # Every 0.2 s until 1 s: a later one could put the end no further than 1.5 s.
@@ -358,7 +359,8 @@ def test_requeueing_by_hand_slows_down_like_raising(cluster):
         eventually(lambda: len(seen) == 1)
         eventually(lambda: consumer.health().reasons == ("backs off after failures",))
         all_finished(cluster)
-        assert consumer.stats() == nsqsmart.CloseReport(1, 1, 0)
+        # The server may have heard of it before its worker has counted it.
+        eventually(lambda: consumer.stats() == nsqsmart.CloseReport(1, 1, 0))
 
 
 # ----------------------------------------------------------------- pause, in flight, and health
@@ -410,6 +412,9 @@ def test_max_in_flight_may_change_and_be_nothing(cluster):
         publish(cluster, *numbered(20))
         eventually(lambda: unfinished(cluster) == 20)
         assert rdys(consumer) == [0, 0]
+        # A subscription has its share a moment after start() has returned; the first of them would
+        # take all six.
+        eventually(lambda: len(consumer._engine.regulator._members) == 2)
         consumer.set_max_in_flight(6)
         assert rdys(consumer) == [3, 3]
         eventually(lambda: in_flight(cluster) == 6)
@@ -427,11 +432,12 @@ def test_max_in_flight_may_change_and_be_nothing(cluster):
 def test_what_a_backoff_was_about_is_not_forgotten_while_nothing_is_in_flight(cluster):
     publish(cluster, b"bad")
     seen: list[int] = []
+    good = threading.Event()
 
     def handler(message: nsqsmart.Message) -> None:
+        if not good.is_set():
+            raise ValueError("not yet")
         seen.append(message.attempts)
-        if len(seen) == 1:
-            raise ValueError("once")
 
     options = {"backoff_multiplier": 0.2, "default_requeue_delay": 0, "rdy_mode": "level"}
     with consume(cluster, handler, rdy_redistribute_interval=0.05, **options) as consumer:
@@ -439,8 +445,9 @@ def test_what_a_backoff_was_about_is_not_forgotten_while_nothing_is_in_flight(cl
         consumer.set_max_in_flight(0)
         eventually(lambda: consumer._engine.regulator._flow.state.name == "PROBING")
         assert rdys(consumer) == [0, 0]
+        good.set()
         consumer.set_max_in_flight(10)
-        eventually(lambda: len(seen) == 2)
+        eventually(lambda: seen)
         eventually(lambda: rdys(consumer) == [5, 5])
 
 

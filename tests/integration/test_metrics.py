@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
+from time import monotonic
 
 import pytest
 
@@ -84,6 +85,8 @@ def test_each_way_to_publish_is_told_once(cluster, recorder):
         producer.publish_many("t", [b"1", b"22"])
         producer.publish_many("t", [b"1", b"22"], key="k")
         producer.publish_async("t", b"1234").result(10)
+        # Who waits for the result may go on before it is told.
+        assert producer.flush(10)
         producer.publish_async("t", b"12", key="k").result(10)
         assert producer.flush(10)
     told = [facts[:4] for facts in recorder.calls["published"]]
@@ -106,6 +109,8 @@ def test_a_call_that_fails_is_told_once_with_its_retries(cluster, recorder):
         producer.publish("t", b"x")
         cluster.faults.add(faults.on("PUB", times=2).reset())
         assert producer.publish_async("t", b"y").result(20).attempts > 1
+        # Who waits for the result may go on before it is told.
+        assert producer.flush(10)
         cluster.faults.add(faults.on("PUB").reply("E_BAD_MESSAGE"))
         with pytest.raises(nsqsmart.PublishError):
             producer.publish("t", b"bad")
@@ -191,16 +196,16 @@ def test_waiting_for_a_connection_is_told(cluster, recorder):
     with nsqsmart.Producer(cluster.url, metrics=recorder, pool_size=1) as producer:
         producer.publish("t", b"x", partition=0)
         assert recorder.calls["pool_waited"] == []
-        cluster.faults.add(faults.on("PUB").delay(0.2))
-        threads = [
-            threading.Thread(target=producer.publish_many, args=("t", [b"x"]), kwargs={})
-            for _ in range(4)
-        ]
-        slow = threading.Thread(target=lambda: producer.publish("t", b"s", partition=0))
-        for thread in (slow, *threads):
-            thread.start()
-        for thread in (slow, *threads):
-            thread.join(20)
+        pool = producer._running().publisher.pool
+        ((address, place),) = pool._places.items()
+        loan = pool.take(address, monotonic() + 10)
+        waiting = threading.Thread(
+            target=producer.publish, args=("t", b"x"), kwargs={"partition": 0}
+        )
+        waiting.start()
+        eventually(lambda: place.line)
+        pool.give_back(loan)
+        waiting.join(20)
     assert all(0 < seconds < 20 for (seconds,) in recorder.calls["pool_waited"])
     assert recorder.calls["pool_waited"]
 

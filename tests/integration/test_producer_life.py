@@ -75,6 +75,8 @@ def test_figures_can_be_written_as_json(cluster):
     with nsqsmart.Producer(cluster.url) as producer:
         producer.publish("t", b"x", key="k")
         producer.publish_async("t", b"x").result()
+        # Its room is free a moment after its result.
+        assert producer.flush(10)
         stats = producer.stats()
         json.dumps(stats)
         topic = stats["topics"]["t"]

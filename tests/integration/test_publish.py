@@ -170,8 +170,8 @@ def test_a_keyed_publish_is_repeated_where_that_is_wanted(cluster):
 
 
 def test_an_answer_that_comes_too_late_is_never_anothers(cluster):
-    cluster.faults.add(faults.on("PUB_TRACE").delay(0.4))
-    with nsqsmart.Producer(cluster.url, response_timeout=0.15) as hasty:
+    cluster.faults.add(faults.on("PUB_TRACE").delay(1.2))
+    with nsqsmart.Producer(cluster.url, response_timeout=0.5) as hasty:
         with pytest.raises(PublishError) as caught:
             hasty.publish("t", b"slow", key="k", trace_id=1)
         assert caught.value.outcome is Outcome.UNCERTAIN

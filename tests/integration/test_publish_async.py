@@ -224,8 +224,12 @@ def test_a_leader_that_moves_loses_nothing(cluster, producer, keyed):
 def test_an_nsqd_that_dies_with_much_unanswered(cluster):
     """Who was acknowledged is stored; everybody else went elsewhere or says what is true."""
     with nsqsmart.Producer(cluster.url, publish_timeout=20) as producer:
+        results(producer.publish_async("t", b"warm") for _ in range(30))
+        leader = cluster.leader("t", 0)
+        # It answers none of those that it gets.
+        cluster.hang(leader)
         pendings = [producer.publish_async("t", body) for body in numbered(500)]
-        cluster.kill(cluster.leader("t", 0))
+        cluster.kill(leader)
         pendings += [producer.publish_async("t", b"more-%d" % number) for number in range(500)]
         assert producer.flush(30)
         found = results(pendings)
@@ -274,7 +278,7 @@ def test_the_first_messages_make_the_topic_of_an_original_cluster(original):
 
 
 def test_an_unanswered_message_goes_elsewhere(original):
-    with nsqsmart.Producer(original.url, response_timeout=0.3) as producer:
+    with nsqsmart.Producer(original.url, response_timeout=1.5) as producer:
         producer.publish("t", b"warm")
         producer.publish("t", b"warm")
         original.faults.add(faults.on("PUB", nsqd=original.nsqds[0]).stall())
@@ -290,7 +294,8 @@ def test_a_deadline_ends_it():
         talk.stall()
 
     with Peer(script) as peer, nsqsmart.Producer(peer.url) as producer:
-        pendings = [producer.publish_async("t", b"x", timeout=0.3) for _ in range(6)]
+        # Long enough for the handshake: whoever has no connection by then was not sent.
+        pendings = [producer.publish_async("t", b"x", timeout=1.5) for _ in range(6)]
         with pytest.raises(TimeoutError, match="stays on its way"):
             pendings[0].result(0.01)
         found = results(pendings)

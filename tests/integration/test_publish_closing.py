@@ -129,6 +129,7 @@ def test_while_it_waits_for_anothers_lookup():
                 calls.begin(body)
             entries = shared(producer).directory._entries
             eventually(lambda: "t" in entries and len(entries["t"].waiting) == 2)
+            eventually(lambda: deaf.accepted)
         for error in calls.failed.values():
             ended_by_close(error, Outcome.NOT_SENT)
         assert deaf.accepted == 1

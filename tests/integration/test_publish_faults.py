@@ -28,7 +28,15 @@ from nsqsmart.net.sockets import Socket
 from nsqsmart.testing.proxy import Proxy
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, RESPONSE, encode_frame
 from tests.helpers import eventually
-from tests.integration.publishing import bodies, check_free, codes, failure, in_time, shared
+from tests.integration.publishing import (
+    answered_failure,
+    bodies,
+    check_free,
+    codes,
+    failure,
+    in_time,
+    shared,
+)
 from tests.peers import GRANT, Peer, Script, Talk, message_frame
 
 KEYED = pytest.mark.parametrize("arguments", [{}, {"key": "k"}], ids=["unkeyed", "keyed"])
@@ -142,11 +150,12 @@ def test_it_fails_three_times(dialect, key):
 def test_it_fails_until_the_deadline(either):
     either.faults.add(faults.on("PUB", times=faults.ALWAYS).reply("E_PUB_FAILED"))
     with nsqsmart.Producer(either.url) as producer:
-        error = failure(producer, timeout=1)
+        error = answered_failure(producer)
         assert isinstance(error, PublishTimeout)
         assert (error.outcome, error.answered) == (Outcome.UNCERTAIN, True)
         assert 2 < len(error.attempts) < 60
-        assert set(codes(error)) == {"E_PUB_FAILED"}
+        # The last one may find that no time is left to send anything.
+        assert set(codes(error)[:-1]) == {"E_PUB_FAILED"}
         either.faults.clear()
         publish(producer, b"y")
     assert bodies(either) == {b"y": 1}
@@ -244,9 +253,9 @@ def test_no_local_port_is_free(either, monkeypatch):
 
 def test_a_late_ok_is_not_the_answer_to_what_is_refused(cluster):
     """FN20: the second one must see its own refusal, wherever the OK of the first has gone."""
-    cluster.faults.add(faults.on("PUB").delay(0.4))
+    cluster.faults.add(faults.on("PUB").delay(1.2))
     cluster.faults.add(faults.on("PUB", nth=2).reply("E_BAD_MESSAGE"))
-    with nsqsmart.Producer(cluster.url, response_timeout=0.15) as hasty:
+    with nsqsmart.Producer(cluster.url, response_timeout=0.5) as hasty:
         assert failure(hasty, b"late", key="k").outcome is Outcome.UNCERTAIN
         eventually(lambda: bodies(cluster) == {b"late": 1})
         assert failure(hasty, b"refused", key="k").outcome is Outcome.REJECTED
@@ -502,6 +511,6 @@ def test_large_bodies_and_broken_peers(script, outcome):
         Peer(script, healthy) as peer,
         nsqsmart.Producer(peer.url, publish_attempts=1) as producer,
     ):
-        assert failure(producer, b"x" * 20_000_000, timeout=0.6).outcome is outcome
+        assert failure(producer, b"x" * 20_000_000, timeout=2).outcome is outcome
         assert publish(producer).attempts == 1
         assert peer.accepted == 2

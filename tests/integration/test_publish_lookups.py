@@ -20,7 +20,14 @@ from nsqsmart.errors import (
 )
 from nsqsmart.net import resolving
 from tests.helpers import eventually
-from tests.integration.publishing import bodies, check_free, failure, in_time, shared
+from tests.integration.publishing import (
+    answered_failure,
+    bodies,
+    check_free,
+    failure,
+    in_time,
+    shared,
+)
 from tests.integration.test_bad_lookups import BAD, answers
 from tests.peers import Peer, Script, Talk, http_answer, http_script, lookup_of
 
@@ -120,7 +127,7 @@ def test_one_that_never_answers_takes_its_share_of_the_first_call_only(cluster, 
 @DIALECTS
 @pytest.mark.parametrize("known", [True, False])
 def test_none_ever_answers(cluster, dialect, known):
-    with nsqsmart.Producer(cluster.url, **POLLS) as producer:
+    with nsqsmart.Producer(cluster.url, lookupd_request_timeout=30, **POLLS) as producer:
         if known:
             producer.publish("t", b"first")
             make_stale(producer)
@@ -177,7 +184,8 @@ def test_others_do_not_wait_for_who_looks_up():
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 def test_what_is_no_answer_fails_in_time_and_nothing_is_sent(bad):
-    with Peer(bad) as lookup, nsqsmart.Producer(lookup_url(lookup)) as producer:
+    options = {"lookupd_request_timeout": 30}
+    with Peer(bad) as lookup, nsqsmart.Producer(lookup_url(lookup), **options) as producer:
         error = failure(producer, timeout=1)
     assert error.outcome is Outcome.NOT_SENT
     assert isinstance(error.__cause__, DiscoveryError)
@@ -241,8 +249,7 @@ def test_a_leader_that_does_not_lead_is_refused_until_the_deadline(key):
             Peer(lookup_of({0: other.tcp_address})) as lookup,
             nsqsmart.Producer(lookup_url(lookup), lookupd_min_refresh_interval=0.1) as producer,
         ):
-            error = failure(producer, timeout=1, key=key)
-            assert error.answered
+            error = answered_failure(producer, key=key)
             assert error.outcome is Outcome.REJECTED
             assert 1 < len(error.attempts) < 40
         assert bodies(cluster) == {}
@@ -357,10 +364,13 @@ def test_three_hundred_topics_share_one_question_for_further_lookups(dialect):
         for topic in topics:
             cluster.create_topic(topic)
             cluster.create_channel(topic, "c")
-        with nsqsmart.Producer(cluster.url) as producer:
+        # However long it takes, nothing is asked for again because it is old.
+        options = {"lookupd_poll_interval": 300, "listlookup_interval": 3600}
+        options["lookupd_request_timeout"] = 30
+        with nsqsmart.Producer(cluster.url, **options) as producer:
             for _ in range(2):
                 for topic in topics:
-                    producer.publish(topic, b"x", timeout=5)
+                    producer.publish(topic, b"x", timeout=30)
             assert len(producer.stats()["topics"]) == 300
         assert len(cluster.log.of("GET /listlookup")) == 1
         assert len(cluster.log.of("GET /lookup")) == 300

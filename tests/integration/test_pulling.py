@@ -210,6 +210,7 @@ def give_back(message: nsqsmart.Message) -> None:
     message.requeue(0, backoff=False)
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("call", [nsqsmart.Message.finish, give_back])
 def test_a_signal_handler_may_close_the_consumer_whose_call_it_interrupts(cluster, call):
     """Whatever lock the interrupted call has."""
@@ -235,7 +236,7 @@ def test_a_signal_handler_may_close_the_consumer_whose_call_it_interrupts(cluste
     publish(cluster, *numbered(200))
     thread = threading.Thread(target=interrupt_everywhere, daemon=True)
     thread.start()
-    thread.join(40)
+    thread.join(150)
     assert done
 
 

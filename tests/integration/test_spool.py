@@ -147,7 +147,7 @@ def test_one_topic_does_not_hold_up_another(folder):
 
 def test_a_split_batch_keeps_only_what_was_not_stored(cluster, folder):
     large = [bytes([65 + n]) * 600_000 for n in range(4)]
-    with up(cluster, folder) as producer:
+    with up(cluster, folder, publish_attempts=1) as producer:
         producer.publish("t", b"first", partition=0)
         calls = iter([None])
         publisher = producer._running().publisher
@@ -159,7 +159,7 @@ def test_a_split_batch_keeps_only_what_was_not_stored(cluster, folder):
             return exchange(*arguments, **keywords)
 
         publisher.exchange = once
-        receipt = producer.publish_many("t", large, partition=0, split=True, timeout=0.1)
+        receipt = producer.publish_many("t", large, partition=0, split=True, timeout=10)
         del publisher.exchange
         assert (receipt.spooled, receipt.count, waiting(folder)) == (True, 4, 3)
         producer.flush_spool()
@@ -422,7 +422,7 @@ def test_a_flush_that_breaks_off_goes_on_where_it_was(cluster, folder):
     with down(folder) as producer:
         for number in range(30):
             producer.publish("t", b"%d" % number, partition=number % 3)
-    with up(cluster, folder, publish_timeout=0.3) as producer:
+    with up(cluster, folder, publish_attempts=1) as producer:
         producer.warm("t")
         publisher, done = producer._running().publisher, []
         exchange = publisher.exchange

@@ -11,6 +11,7 @@ from nsqsmart.embedded import Cluster, faults
 from nsqsmart.embedded.fault_targets import FRAMES, targets
 from nsqsmart.embedded.faults import FaultUnknown
 from nsqsmart.wire import commands
+from tests.helpers import eventually
 from tests.integration.embedded.rawclient import http
 
 
@@ -266,6 +267,8 @@ def test_the_log_has_every_command_in_order(cluster, producer, connect) -> None:
     consumer.finish(consumer.message())
     producer.ask(commands.pub("t", b"y"))
     http("GET", cluster.lookupds[0].http_address, "/lookup?topic=t")
+    # Nothing answers a FIN.
+    eventually(lambda: cluster.log.of("FIN"))
     entries = [
         (entry.nsqd, entry.command, entry.topic, entry.partition)
         for entry in cluster.log

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 import pytest
@@ -47,7 +46,6 @@ def test_two_hundred_connections_publish_and_consume(connect, dialect) -> None:
     with Cluster(dialect=dialect, nsqds=1, lookupds=0) as cluster:
         cluster.create_topic("t")
         cluster.create_channel("t", "c")
-        began = time.monotonic()
         clients = [connect(cluster.nsqds[0], patience=20) for _ in range(CONNECTIONS)]
         producers, consumers = clients[::2], clients[1::2]
         for consumer in consumers:
@@ -58,4 +56,3 @@ def test_two_hundred_connections_publish_and_consume(connect, dialect) -> None:
         eventually(lambda: len(cluster.log.of("FIN")) == len(sent))
         for consumer in consumers:
             assert consumer.silent(0)
-        assert time.monotonic() - began < 20

@@ -85,7 +85,7 @@ def test_a_move_refuses_writes_ends_consumers_and_keeps_messages(cluster, connec
 
 
 def test_while_a_leader_moves_writes_are_refused_and_kept_open(connect) -> None:
-    with Cluster(nsqds=2, lookupds=2, move_delay=0.3) as cluster:
+    with Cluster(nsqds=2, lookupds=2, move_delay=1) as cluster:
         cluster.create_topic("t", replicas=2)
         cluster.create_channel("t", "c")
         producer = connect(cluster.leader("t"))
@@ -116,7 +116,7 @@ def test_a_partition_that_takes_no_writes_still_serves_consumers(cluster, connec
 
 
 def test_a_killed_leader_resets_is_missed_and_followed(connect) -> None:
-    with Cluster(nsqds=3, lookupds=2, election_delay=0.4) as cluster:
+    with Cluster(nsqds=3, lookupds=2, election_delay=1.5) as cluster:
         cluster.create_topic("t", replicas=3)
         cluster.create_channel("t", "c")
         leader = cluster.leader("t")
@@ -199,7 +199,7 @@ def test_without_a_majority_the_leader_resigns(connect) -> None:
 
 
 def test_a_terminated_leader_hands_over(connect) -> None:
-    with Cluster(nsqds=3, lookupds=2, move_delay=0.4) as cluster:
+    with Cluster(nsqds=3, lookupds=2, move_delay=1) as cluster:
         cluster.create_topic("t", replicas=3)
         cluster.create_channel("t", "c")
         leader = cluster.leader("t")

@@ -182,7 +182,7 @@ def test_listlookup_without_etcd(noisy) -> None:
 
 
 def test_a_stale_leader_of_the_lookups(connect) -> None:
-    with Cluster(nsqds=1, lookupds=2, election_delay=0.6) as cluster:
+    with Cluster(nsqds=1, lookupds=2, election_delay=1.5) as cluster:
         dead, left = cluster.lookupds
 
         def listed() -> tuple[str, set[str]]:

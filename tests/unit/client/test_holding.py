@@ -109,6 +109,29 @@ def test_an_expired_ordered_message_is_kept_for_its_partition_waits_for_it(boss,
     assert lane.ended == [False]
 
 
+def test_a_block_runs_until_its_answer_is_on_the_way(boss, source):
+    """Whoever closes would end the connection before."""
+    message = held(source)
+    waited_for: list[list[object]] = []
+    source.on_send = lambda: waited_for.append(boss.holdings.wait_idle(monotonic()))
+    with message:
+        message.finish()
+        assert boss.holdings.wait_idle(monotonic()) == []
+    assert waited_for == [[message]]
+    assert (source.sent, boss.holdings.finished) == ([("FIN",)], 1)
+
+
+def test_a_block_whose_answer_was_interrupted_is_over(boss, source):
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    source.on_send = interrupt
+    with pytest.raises(KeyboardInterrupt), held(source) as message:
+        message.finish()
+    assert not boss.holdings.is_busy_here()
+    assert boss.holdings.wait_idle(monotonic() + 10) == []
+
+
 def test_with_blocks_are_waited_for(boss, source):
     message = held(source)
     inside, leave = threading.Event(), threading.Event()

@@ -184,7 +184,7 @@ def test_the_ok_behind_tls_may_come_with_the_end_of_its_handshake(version):
     transport, granted = greet(script, tls_v1=True, tls_config=ours)
     assert granted.tls
     assert len(transport.layers) == 1
-    assert monotonic() - started < 2
+    assert monotonic() - started < 4
 
 
 def authorizing(answer: bytes, heard: list[bytes]) -> Script:
@@ -283,7 +283,7 @@ def test_silence_is_a_connect_error_in_time():
     started = monotonic()
     with pytest.raises(ConnectError, match="in time"):
         greet(lambda talk: talk.stall(), patience=0.05)
-    assert monotonic() - started < 2
+    assert monotonic() - started < 4
 
 
 class Noting(Watcher):

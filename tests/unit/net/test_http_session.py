@@ -139,7 +139,7 @@ def test_the_deadline_holds_whatever_comes_meanwhile(script):
     started = monotonic()
     with Peer(script) as peer, pytest.raises(DiscoveryError, match="time"):
         get(peer, patience=0.15)
-    assert monotonic() - started < 2
+    assert monotonic() - started < 5
 
 
 def test_without_time_nobody_is_asked():

@@ -360,9 +360,8 @@ def test_an_address_that_never_answers_leaves_time_for_the_next(monkeypatch):
             fillers.append(filler)
         found = [Resolved(socket.AF_INET, each.getsockname()) for each in (hole, good)]
         monkeypatch.setattr(sockets, "resolve", lambda *_: found)
-        started = time.monotonic()
-        sock = dial(Address("both", 1), started + 1)
-        assert time.monotonic() - started < 1
+        # Had the first all of the time, there would be none for the second.
+        sock = dial(Address("both", 1), time.monotonic() + 1)
         sock.drop()
         for filler in fillers:
             filler.close()
