@@ -470,15 +470,17 @@ def test_its_messages_are_in_the_trace_log(cluster, caplog):
     assert {line["nsq_trace_id"] for line in lines} == {"77"}
 
 
-def test_a_command_that_fails_is_no_harm(cluster):
+@pytest.mark.parametrize("fatal", [False, True])
+def test_a_command_that_fails_is_no_harm(cluster, fatal):
     publish(cluster, *numbered(2), partition=0)
-    cluster.faults.add(faults.on("FIN", nth=1).reply("E_FIN_FAILED"))
+    cluster.faults.add(faults.on("FIN", nth=1).reply("E_FIN_FAILED", fatal=fatal))
     with nsqsmart.PullSubscription(cluster.url, "t", "c", partition=0) as source:
         mine = collect(source, 2)
         source.finish(mine)
         report = source.drain()
     # This one does not say which.
     assert report.refused == (b"",)
+    assert report.confirmed != fatal
     with nsqsmart.PullSubscription(cluster.url, "t", "c", partition=0) as again:
         assert [message.id for message in collect(again, 1)] == [mine[0].id]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from nsqsmart.embedded.nsqd.tcp.layers import Layers
 from nsqsmart.embedded.nsqd.tcp.outbox import Outbox
+from tests.helpers import eventually
 
 
 class Loop:
@@ -95,3 +97,52 @@ def test_without_a_buffer_nothing_waits(outbox, ends, size, period):
     assert outbox.deliver([b"one"], hold=True)
     outbox.flush()
     assert came(ends) == b"one"
+
+
+class Noting:
+    """A lock that says when somebody waits for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.wanted = threading.Event()
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        if blocking:
+            self.wanted.set()
+        return self._lock.acquire(blocking=blocking)
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()
+
+
+def test_the_last_frame_leaves_though_another_thread_was_sending(ends, loop):
+    """Why a connection ends must not be lost with it."""
+
+    class Slow:
+        """While it sends, the session fails, and closes."""
+
+        def send(self, data: bytes, _flags: int) -> int:
+            if data == b"message":
+                outbox.put([b"error"])
+                outbox.flush()
+                session.start()
+                eventually(lambda: outbox._sending.wanted.is_set() or not session.is_alive())
+            return ends[0].send(data)
+
+    def close() -> None:
+        outbox.finish()
+        ends[0].close()
+
+    outbox = Outbox(Slow(), loop, Layers())
+    outbox._sending = Noting()
+    session = threading.Thread(target=close)
+    outbox.put([b"message"])
+    outbox.flush()
+    session.join(10)
+    assert came(ends) == b"messageerror"

@@ -214,6 +214,8 @@ class Connection:
 
     def close(self) -> None:
         """Let go of the socket; by the session's thread."""
+        if not self.closed.is_set():
+            self.outbox.finish()
         self.closed.set()
         self.outbox.close()
         self.sock.close()

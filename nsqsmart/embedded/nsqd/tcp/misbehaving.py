@@ -95,7 +95,10 @@ class Misbehaviour:
             return fault.fatal
         if not self._connection.node.options.redesigned:
             return fault.code not in _ACKNOWLEDGEMENTS
-        return fault.code not in _NOT_FATAL or command.verb in _SUBSCRIBING | {b"FIN"}
+        if command.verb == b"FIN":
+            # The others mean that the cluster could not take it (protocol 2.5).
+            return fault.code not in _ACKNOWLEDGEMENTS
+        return fault.code not in _NOT_FATAL or command.verb in _SUBSCRIBING
 
     def _move_leader(self, topic: str, partition: int) -> None:
         """Where there is no leader to move, the client still gets the answer to its command."""

@@ -115,6 +115,12 @@ class Outbox:
             finally:
                 self._sending.release()
 
+    def finish(self) -> None:
+        """Send what is queued, as the last: who closes behind it must not leave it to others."""
+        with self._sending:
+            while (self.pending or self._rest) and not self._stuck:
+                self._send_some()
+
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Nothing is sent meanwhile: for the moments in which the layers change."""
