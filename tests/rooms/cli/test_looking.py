@@ -105,7 +105,7 @@ def test_stat_of_what_is_not_there_is_a_failure(words, nsqsmart):
 def test_stat_names_the_nsqd_that_gave_none(redesigned, nsqsmart):
     redesigned.create_topic("orders")
     redesigned.hang(redesigned.nsqds[0])
-    arguments = ("stat", "--url", redesigned.url, "--response-timeout", "300ms")
+    arguments = ("stat", "--url", redesigned.url, "--response-timeout", "1s")
     code, out, _ = nsqsmart(*arguments)
     assert code == 75
     assert f"no figures from {redesigned.nsqds[0].name}" in out

@@ -42,7 +42,7 @@ Publish = Callable[[int], list[bytes]]
 
 one_dialect = pytest.mark.parametrize("cluster", ["redesigned"], indirect=True)
 original_only = pytest.mark.parametrize("cluster", ["original"], indirect=True)
-QUICK = {"nsq.dial_timeout": "0.3", "nsq.handshake_timeout": "0.3", "nsq.close_timeout": "1"}
+QUICK = {"nsq.dial_timeout": "1", "nsq.handshake_timeout": "1", "nsq.close_timeout": "1"}
 
 
 class Query:

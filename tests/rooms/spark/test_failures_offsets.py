@@ -23,7 +23,7 @@ from tests.rooms.spark.conftest import CHANNEL, TOPIC
 
 Tell = Callable[..., ReadOptions]
 Publish = Callable[[int], list[bytes]]
-QUICK = {"nsq.dial_timeout": "0.3", "nsq.handshake_timeout": "0.3", "nsq.close_timeout": "1"}
+QUICK = {"nsq.dial_timeout": "1", "nsq.handshake_timeout": "1", "nsq.close_timeout": "1"}
 
 
 @pytest.fixture

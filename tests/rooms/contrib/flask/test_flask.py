@@ -256,7 +256,7 @@ def test_a_batch_handler(make_app, cluster):
         seen.extend(each.body for each in messages)
 
     publish(cluster, b"1", b"2")
-    assert command(app, "consume", "--exit-when-idle", "0.5").exit_code == 0
+    assert command(app, "consume", "--max-messages", "2", "--exit-when-idle", "20").exit_code == 0
     assert sorted(seen) == [b"1", b"2"]
 
 
