@@ -162,7 +162,7 @@ def test_a_batch_longer_than_msg_timeout_holds_nothing(
     cluster: Cluster, told: Tell, publish: Publish
 ) -> None:
     sent = publish(500)
-    query = Query(told(messageTimeoutMs=1000))
+    query = Query(told(messageTimeoutMs=20_000))
     rows: list[bytes] = []
     for task in query.plan():
         batches = filling.read(query.reading(task))
@@ -441,7 +441,7 @@ def read_in_one(cluster: Cluster, tmp_path: Path) -> int:
     with Producer(cluster.url) as producer:
         producer.publish_many(TOPIC, [b"%d" % number for number in range(300)])
     base = {"address": cluster.url, "subscribe": TOPIC, "channel": CHANNEL}
-    more = {"spoolLocation": str(tmp_path), "idleTimeoutMs": "100", "pollTimeoutMs": "30000"}
+    more = {"spoolLocation": str(tmp_path), "idleTimeoutMs": "1500", "pollTimeoutMs": "30000"}
     query = Query(ReadOptions.parse({**base, **more}))
     eventually(lambda: unfinished(cluster) == 300)
     return len(query.read())
