@@ -79,8 +79,8 @@ class Relay:
         """
         passage, failing = Passage(), set[Target]()
         waiting = OutboxMessage.objects.using(self._database).filter(refused=False)
-        lanes = sorted(set(waiting.values_list("lane", flat=True).distinct()))
-        for lane in sorted(lanes, key=lambda lane: lane <= self._failed) if brief else lanes:
+        lanes = set(waiting.values_list("lane", flat=True).distinct())
+        for lane in sorted(lanes, key=lambda lane: (brief and lane <= self._failed, lane)):
             if self._stopped:
                 break
             found = self._empty(lane, failing if brief else set(), passage)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-FIRST = 1.0
-LONGEST = 30.0
-"""Seconds."""
+_FIRST = 1.0  # seconds
+_LONGEST = 30.0
 
 Target = tuple[str, str]
 """Alias and topic."""
@@ -38,7 +37,7 @@ class Rests:
     def failed(self, lane: int, target: Target) -> None:
         """It rests, twice as long as the last time."""
         before = self._rests.get((lane, target))
-        pause = FIRST if before is None else min(2 * before.pause, LONGEST)
+        pause = _FIRST if before is None else min(2 * before.pause, _LONGEST)
         self._rests[lane, target] = _Rest(self._clock() + pause, pause)
 
     def went(self, lane: int, target: Target) -> None:

@@ -14,8 +14,18 @@ from tests.helpers import eventually
 from tests.interrupts import count_places, interrupted_at
 
 
-def later(room: Room, size: int) -> threading.Thread:
-    thread = threading.Thread(target=room.enter, args=[size, monotonic() + 30], daemon=True)
+def later(
+    room: Room, size: int, refused: list[Exception], patience: float = 30
+) -> threading.Thread:
+    """A thread that stands in line, and puts into *refused* why it got no room."""
+
+    def enter() -> None:
+        try:
+            room.enter(size, monotonic() + patience)
+        except (PublishTimeout, ClientClosed) as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=enter, daemon=True)
     before = len(room._line)
     thread.start()
     eventually(lambda: len(room._line) > before)
@@ -25,33 +35,26 @@ def later(room: Room, size: int) -> threading.Thread:
 def test_small_ones_do_not_pass_a_large_one():
     room = Room(100, 10, block=True)
     room.enter(6, monotonic())
-    large, small = later(room, 8), later(room, 2)
+    refused: list[Exception] = []
+    large, small = later(room, 8, refused), later(room, 2, refused)
     assert room.messages == 1
     room.leave(1, 6)
     for thread in (large, small):
         thread.join(10)
+    assert refused == []
     assert (room.messages, room._bytes, len(room._line)) == (2, 10, 0)
 
 
 def test_who_gives_up_lets_the_next_one_pass():
     room = Room(100, 10, block=True)
     room.enter(6, monotonic())
-    failed = []
-
-    def impatient() -> None:
-        try:
-            # Until the next one is in the line, too.
-            room.enter(8, monotonic() + 1.5)
-        except PublishTimeout as error:
-            failed.append(error.code)
-
-    large = threading.Thread(target=impatient, daemon=True)
-    large.start()
-    eventually(lambda: room._line)
-    small = later(room, 2)
+    refused: list[Exception] = []
+    # Until the next one is in the line, too.
+    large = later(room, 8, refused, patience=1.5)
+    small = later(room, 2, refused)
     large.join(10)
     small.join(10)
-    assert (failed, room.messages) == (["QueueFull"], 2)
+    assert ([error.code for error in refused], room.messages) == (["QueueFull"], 2)
 
 
 def test_one_that_is_larger_than_all_there_is_fits_alone():
@@ -65,22 +68,13 @@ def test_one_that_is_larger_than_all_there_is_fits_alone():
 def test_the_end_wakes_the_whole_line():
     room = Room(1, 10, block=True)
     room.enter(1, monotonic())
-    ended = []
-
-    def wait() -> None:
-        try:
-            room.enter(1, monotonic() + 30)
-        except ClientClosed:
-            ended.append(1)
-
-    threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    eventually(lambda: len(room._line) == 3)
+    refused: list[Exception] = []
+    threads = [later(room, 1, refused) for _ in range(3)]
     room.close()
     for thread in threads:
         thread.join(10)
-    assert (len(ended), len(room._line)) == (3, 0)
+    assert [type(error) for error in refused] == [ClientClosed] * 3
+    assert not room._line
 
 
 def test_an_interrupt_anywhere_takes_no_room():

@@ -9,6 +9,7 @@ from nsqsmart.embedded.faults import Action, Fault
 from nsqsmart.embedded.gotext import shown
 from nsqsmart.embedded.nsqd.refusals import EndOfStream, Refused
 from nsqsmart.embedded.nsqd.tcp.connection import Connection
+from nsqsmart.wire.answers import ACK_FAILED
 from nsqsmart.wire.command_decoder import Command
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE
 
@@ -21,22 +22,16 @@ _WITH_TOPIC = frozenset(
 )
 _SUBSCRIBING = frozenset({b"SUB", b"SUB_ADVANCED", b"SUB_ORDERED"})
 _WITH_BODY = _WITH_TOPIC | {b"IDENTIFY", b"AUTH"}
-_NOT_FATAL = frozenset(
-    {
-        "E_FAILED_ON_NOT_LEADER",
-        "E_FAILED_ON_NOT_WRITABLE",
-        "E_PUB_FAILED",
-        "E_MPUB_FAILED",
-        "E_FIN_FAILED",
-        "E_REQ_FAILED",
-        "E_TOUCH_FAILED",
-        "E_EXT_NOT_SUPPORT",
-        "E_INVALID_JSON_HEADER",
-        "INVALID_TRACE_ID",
-        "E_CREATE_TOPIC_FAILED",
-    }
-)
-_ACKNOWLEDGEMENTS = frozenset({"E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED"})
+_NOT_FATAL = ACK_FAILED | {
+    "E_FAILED_ON_NOT_LEADER",
+    "E_FAILED_ON_NOT_WRITABLE",
+    "E_PUB_FAILED",
+    "E_MPUB_FAILED",
+    "E_EXT_NOT_SUPPORT",
+    "E_INVALID_JSON_HEADER",
+    "INVALID_TRACE_ID",
+    "E_CREATE_TOPIC_FAILED",
+}
 _TYPE = slice(4, 8)
 
 
@@ -94,10 +89,10 @@ class Misbehaviour:
         if fault.fatal is not None:
             return fault.fatal
         if not self._connection.node.options.redesigned:
-            return fault.code not in _ACKNOWLEDGEMENTS
+            return fault.code not in ACK_FAILED
         if command.verb == b"FIN":
             # The others mean that the cluster could not take it (protocol 2.5).
-            return fault.code not in _ACKNOWLEDGEMENTS
+            return fault.code not in ACK_FAILED
         return fault.code not in _NOT_FATAL or command.verb in _SUBSCRIBING
 
     def _move_leader(self, topic: str, partition: int) -> None:

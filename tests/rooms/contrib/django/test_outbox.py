@@ -16,6 +16,7 @@ from nsqsmart.contrib.shared.letters import Letter
 from nsqsmart.embedded import Cluster
 from nsqsmart.testing.recording import Published
 from tests.helpers import eventually
+from tests.rooms.contrib.django.writing import write
 
 
 @pytest.fixture
@@ -26,10 +27,6 @@ def cluster(nsq_settings):
             made.create_channel(topic, "ch")
         nsq_settings(default={"URL": made.url, "IN_TESTS": "send"})
         yield made
-
-
-def write(database, number, key="a", topic="orders"):
-    publish(topic, b"%d" % number, key=key, when="outbox", using=database)
 
 
 def stored(cluster, topic="orders"):

@@ -8,14 +8,10 @@ from itertools import count
 
 from django.core.management import call_command
 
-from nsqsmart.contrib.django import publish
 from nsqsmart.contrib.shared.sending import Failure
 from nsqsmart.errors import PublishTimeout
 from tests.interrupts import calling_at
-
-
-def write(database, number, key="a", topic="orders"):
-    publish(topic, b"%d" % number, key=key, when="outbox", using=database)
+from tests.rooms.contrib.django.writing import write
 
 
 def lose(monkeypatch, models, is_lost):
