@@ -10,17 +10,51 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
 
 from tests.helpers import ROOT, eventually
 
 # No timed tests: a busy machine must not turn an example red.
 hypothesis.settings.register_profile("nsqsmart", deadline=None, print_blob=True)
 # Coverage counts what is certain to run: the same few examples every time.
-hypothesis.settings.register_profile("mirror", deadline=None, max_examples=10, derandomize=True)
+hypothesis.settings.register_profile("coverage", deadline=None, max_examples=10, derandomize=True)
 hypothesis.settings.load_profile("nsqsmart")
 
 # What a shell starts in the background ignores SIGINT, and so would all programs of the tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Most tests wait for a server or a thread: more workers than cores.
+WORKERS_PER_CORE = 4
+MOST_WORKERS = 32
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Workers for ``-n auto``: none for a single file, which one process runs sooner."""
+    if len(config.args) == 1 and config.args[0].partition("::")[0].endswith(".py"):
+        return 0
+    return min(WORKERS_PER_CORE * (os.cpu_count() or 1), MOST_WORKERS)
+
+
+class ByWhatTheyShare(LoadGroupScheduling):
+    """A file goes to one worker, with its fixtures; so does a mark ``xdist_group``."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """The unit that the test belongs to: its group, or else its file."""
+        return super()._split_scope(nodeid).partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByWhatTheyShare:
+    """Tests that share something run in one worker (``--dist`` is not looked at)."""
+    return ByWhatTheyShare(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker has all tests on real servers: their clusters use fixed ports and much memory."""
+    for item in items:
+        if item.get_closest_marker("real"):
+            item.add_marker(pytest.mark.xdist_group("real"))
+
 
 _FAILED = pytest.StashKey[bool]()
 _KEPT = ("NSQSMART_TEST_", "NSQSMART_REQUIRE")
