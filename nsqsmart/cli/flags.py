@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,6 +20,7 @@ GIVEN = "option "
 """Before the name of an option in the namespace: no flag of a command has a space."""
 _MOST = 1 << 53
 _MAX_PORT = 65535
+_NAME_ONLY = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]*")
 
 
 def add_address(parser: Parser, *, to: bool = False) -> None:
@@ -131,12 +133,20 @@ def add_go_options(parser: Parser, flag: str, *kinds: type[ClientConfig]) -> Non
     def read(text: str) -> tuple[str, Any]:
         name, _, value = text.partition(",")
         if name not in options:
-            raise argparse.ArgumentTypeError(f"{name!r} is no option (--help-options lists them)")
+            raise argparse.ArgumentTypeError(_no_option(name))
         return name, _reader(name, options[name], flag)(value or "true")
 
     parser.add_argument(
         flag, action="append", default=[], type=read, metavar="NAME,VALUE", help=argparse.SUPPRESS
     )
+
+
+def _no_option(text: str) -> str:
+    """What is wrong with *text*; what follows a name may be a secret, and is not said."""
+    name, wrong = _NAME_ONLY.match(text), _NAME_ONLY.fullmatch(text) is None
+    if name and wrong:
+        return f"{name[0]!r} and its value are parted by a comma: NAME,VALUE"
+    return f"{text!r} is no option (--help-options lists them)" if name else "it is NAME,VALUE"
 
 
 def client_options(chosen: argparse.Namespace, kind: type[ClientConfig]) -> dict[str, Any]:

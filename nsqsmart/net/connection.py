@@ -112,7 +112,7 @@ class Connection:
             frame = self._pending_error()
             if frame is None:
                 raise
-            raise decode_error(frame.data) from error
+            raise decode_error(frame.data, self.transport.secret) from error
         data = socket.recv(deadline)
         if data == OK_FRAME and self._plain:
             self.spoiled = False
@@ -155,7 +155,7 @@ class Connection:
         return frame.data
 
     def _refusal(self, data: bytes) -> ServerError:
-        error = decode_error(data)
+        error = decode_error(data, self.transport.secret)
         # Behind any other code the server may be hanging up, and the end is not here yet.
         self.spoiled = error.code not in STAYS_OPEN
         return error

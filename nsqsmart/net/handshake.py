@@ -7,6 +7,7 @@ import socket as _socket
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any
 
 from nsqsmart._version import __version__
@@ -90,7 +91,7 @@ class _Conversation:
     def __init__(
         self, transport: Transport, max_frame_size: int, deadline: float, watcher: Watcher
     ) -> None:
-        self._transport = transport
+        self.transport = transport
         self.deadline = deadline
         self.watcher = watcher
         self.frames = FrameDecoder(max_frame_size)
@@ -98,7 +99,7 @@ class _Conversation:
 
     def ask(self, data: bytes) -> bytes:
         """Send and wait for the answer."""
-        self._transport.send(data, self.deadline)
+        self.transport.send(data, self.deadline)
         return self.answer()
 
     def answer(self) -> bytes:
@@ -113,7 +114,7 @@ class _Conversation:
             if frame.type == RESPONSE and frame.data == HEARTBEAT:
                 continue
             if frame.type == ERROR:
-                raise decode_error(frame.data)
+                raise decode_error(frame.data, self.transport.secret)
             if frame.type != RESPONSE:
                 raise ProtocolError("a message came before any subscription")
             return frame.data
@@ -135,8 +136,8 @@ class _Conversation:
 
     def _next_piece(self) -> bytes:
         if not self._waiting:
-            data = self._transport.socket.recv(self.deadline)
-            self._waiting.extend(self._transport.decode(data))
+            data = self.transport.socket.recv(self.deadline)
+            self._waiting.extend(self.transport.decode(data))
         return self._waiting.pop(0) if self._waiting else b""
 
 
@@ -217,8 +218,13 @@ def _authorize(talk: _Conversation, greeting: Greeting, grant: Grant, peer: Addr
             "use nsqs:// or nsqs+lookupd://, or set allow_plaintext_auth",
             permanent=True,
         )
-    talk.ask(commands.auth(secret.encode()))
+    talk.transport.secret = secret.encode()
+    talk.ask(commands.auth(talk.transport.secret))
 
 
 def _is_loopback(host: str) -> bool:
-    return host == "localhost" or host == "::1" or host.startswith("127.")
+    """Whether *host* is this machine: a number, or the one name that is known to be."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False  # whoever owns the domain says where 127.example leads

@@ -132,7 +132,7 @@ class Intake(Generic[M]):
             if not self._ended:
                 self.send(commands.NOP)
         elif frame.type == ERROR:
-            error = decode_error(frame.data)
+            error = decode_error(frame.data, self._connection.transport.secret)
             if error.code not in ACK_FAILED:
                 raise error
             self._listener.on_refusal(error)

@@ -266,7 +266,8 @@ class Pipeline(Generic[T]):
             raise ProtocolError(f"{self.address} answered more than was asked")
         elif frame.type == ERROR:
             self.over = True
-            self._sink.on_error(self._waiting.popleft()[0], decode_error(frame.data))
+            error = decode_error(frame.data, connection.transport.secret)
+            self._sink.on_error(self._waiting.popleft()[0], error)
             self._give_back(ConnectionLost(f"{self.address} refused something else"))
         else:
             self._sink.on_answer(self._waiting.popleft()[0], frame.data)

@@ -98,7 +98,7 @@ class Reader(Generic[M]):
         if frame.data == HEARTBEAT:
             self._outbox.answer_heartbeat()
         elif frame.type == ERROR:
-            error = decode_error(frame.data)
+            error = decode_error(frame.data, self._connection.transport.secret)
             if error.code not in ACK_FAILED:
                 raise error
             self._sink.on_refusal(error)

@@ -11,11 +11,13 @@ from nsqsmart.wire.streams import Stream
 class Transport:
     """Encodes what is sent and decodes what is received; nothing at all on a plain connection."""
 
-    __slots__ = ("layers", "socket")
+    __slots__ = ("layers", "secret", "socket")
 
     def __init__(self, socket: Socket) -> None:
         self.socket = socket
         self.layers: tuple[Stream, ...] = ()
+        self.secret = b""
+        """What the peer was told in confidence: no text of its errors may repeat it."""
 
     def add(self, layer: Stream) -> None:
         """Put *layer* above those that are there."""

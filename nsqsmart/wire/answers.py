@@ -48,12 +48,16 @@ _REFUSED = re.compile(
 )
 
 
-def decode_error(data: bytes) -> ServerError:
+def decode_error(data: bytes, secret: bytes = b"") -> ServerError:
     """The error that an error frame carries.
 
     Codes without ``E_`` exist (``INVALID_TRACE_ID``, ``too much client connections``); the text
-    is cut at 512 characters, because it may quote what the peer was sent.
+    is cut at 512 characters, because it may quote what the peer was sent. *secret* is among that:
+    it becomes ``***``.
     """
+    if secret:
+        # Before the cut, which might leave the half of it.
+        data = data.replace(secret, b"***")
     text = data[: _MAX_TEXT * 4].decode("utf-8", "backslashreplace")[:_MAX_TEXT]
     code, _, detail = text.partition(" ")
     return ServerError(code, detail)

@@ -206,6 +206,27 @@ def test_a_secret_that_is_refused_ends_both_sides_and_is_not_said(caplog):
     assert SECRET not in everything
 
 
+def test_a_secret_that_is_echoed_is_not_said_later_either(caplog):
+    """The authority is asked again later, and its words come with the answer to a publish."""
+
+    def nsqd(talk: Talk) -> None:
+        talk.greet(json.dumps({"version": "1.3.0", "auth_required": True}).encode())
+        assert talk.line() == b"AUTH"
+        secret = talk.body()
+        talk.send(encode_frame(RESPONSE, b'{"identity":"me"}'))
+        talk.publish()
+        talk.send(encode_frame(ERROR, b"E_AUTH_FAILED " + secret))
+        talk.stall()
+
+    with Peer(nsqd) as peer, nsqsmart.Producer(peer.url, auth_secret=SECRET) as producer:
+        with pytest.raises(NotAuthorized) as refused:
+            producer.publish("t", b"x", timeout=5)
+        with pytest.raises(NotAuthorized) as also:
+            producer.publish_async("t", b"x", timeout=5).result()
+    assert "***" in str(refused.value)
+    assert SECRET not in f"{refused.value}{also.value}{refused.value.__cause__}{caplog.text}"
+
+
 def test_compression_that_a_server_does_not_have_is_an_error_that_says_so():
     with Cluster(snappy=False) as cluster:
         cluster.create_topic("t")

@@ -63,6 +63,9 @@ def test_every_option_that_text_can_give_is_a_flag(command, kind):
         (["pub", "orders", "--rate", "0", "x"], "'0'"),
         (["pub", "orders", "--snappy=maybe", "x"], "--snappy=maybe"),
         (["pub", "orders", "--producer-opt", "snapy", "x"], "'snapy' is no option"),
+        (["pub", "orders", "--producer-opt", "auth_secret=sesame", "x"], "'auth_secret' and its"),
+        (["pub", "orders", "--producer-opt", "auth_secret: sesame", "x"], "NAME,VALUE"),
+        (["pub", "orders", "--producer-opt", "=sesame", "x"], "it is NAME,VALUE"),
         (["tail"], "which topic?"),
         (["tail", "orders", "--grep", "("], "'('"),
         (["tail", "orders", "--channel", "c", "--grep", "x"], "--grep"),
@@ -84,6 +87,7 @@ def test_wrong_usage_is_one_line_with_the_value_and_exit_2(arguments, said, monk
     assert code == 2
     assert said in err
     assert out == ""
+    assert "sesame" not in err
     assert err.count("\n") == 1
 
 

@@ -29,7 +29,12 @@ from nsqsmart.wire.streams import DeflateStream, SnappyStream
 from tests.peers import Peer, Script, Talk
 
 REMOTE = Address("nsqd.example", 4150)
-LOOPBACK = [Address("127.0.0.1", 4150), Address("127.9.9.9", 1), Address("::1", 4150)]
+LOOPBACK = [
+    Address("127.0.0.1", 4150),
+    Address("127.9.9.9", 1),
+    Address("::1", 4150),
+    Address("localhost", 4150),
+]
 SECRET = "open sesame"
 
 
@@ -206,6 +211,24 @@ def test_the_secret_goes_to_who_asks_for_it(name):
     heard: list[bytes] = []
     assert greet(authorizing(ACCEPTED, heard), name, auth_secret=SECRET)
     assert heard == [b"AUTH", SECRET.encode()]
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.attacker.example", "127.0.0.1.example", "localhost.example", "1.2.3.4"],
+)
+def test_a_name_that_only_looks_like_this_machine_gets_no_secret(host):
+    heard: list[bytes] = []
+    with pytest.raises(ConnectError, match="without TLS"):
+        greet(authorizing(ACCEPTED, heard), Address(host, 4150), auth_secret=SECRET)
+    assert heard == []
+
+
+def test_a_secret_that_is_echoed_is_not_said():
+    refusal = encode_frame(ERROR, f"E_AUTH_FAILED {'x' * 490} {SECRET} is not it".encode())
+    with pytest.raises(ServerError, match=r"\*\*\*") as caught:
+        greet(authorizing(refusal, []), LOOPBACK[0], auth_secret=SECRET)
+    assert SECRET[:4] not in str(caught.value)
 
 
 def test_the_secret_goes_to_nobody_who_does_not_ask():

@@ -32,6 +32,7 @@ class Wire:
         self.address = Address("peer", 4150)
         self.transport = self.socket = self
         self.layers: tuple[str, ...] = ()
+        self.secret = b""
         self.reads = list(reads)
         self.asked: list[int | None] = []
         self.dropped = False

@@ -43,6 +43,12 @@ def test_the_code_ends_at_the_first_space(data: bytes, code: str, detail: str) -
     assert (error.code, error.detail) == (code, detail)
 
 
+def test_a_secret_is_not_repeated_nor_half_of_it() -> None:
+    error = decode_error(b"E_AUTH_FAILED " + b"x" * 490 + b"sesame and sesame", b"sesame")
+    assert error.detail == "x" * 490 + "*** and "
+    assert decode_error(b"E_X sesame", b"").detail == "sesame"
+
+
 @pytest.mark.parametrize("letter", ["x", "é", "€", "😀"])
 @pytest.mark.parametrize("length", [507, 508, 509, 100_000])
 def test_a_long_text_is_cut_between_letters(letter: str, length: int) -> None:
