@@ -11,7 +11,14 @@ import math
 from time import monotonic
 
 from nsqsmart.config import ClientConfig
-from nsqsmart.errors import ConnectError, ConnectionLost, ProtocolError, ServerError, TransportError
+from nsqsmart.errors import (
+    ConnectError,
+    ConnectionLost,
+    ProtocolError,
+    ResponseTimeout,
+    ServerError,
+    TransportError,
+)
 from nsqsmart.names import Address, Dialect
 from nsqsmart.net.handshake import Greeting, shake_hands
 from nsqsmart.net.sockets import Socket, dial
@@ -113,11 +120,19 @@ class Connection:
             if frame is None:
                 raise
             raise decode_error(frame.data, self.transport.secret) from error
-        data = socket.recv(deadline)
-        if data == OK_FRAME and self._plain:
-            self.spoiled = False
-            return OK
-        return self._judge(self._await(data, deadline))
+        try:
+            data = socket.recv(deadline)
+            if data == OK_FRAME and self._plain:
+                self.spoiled = False
+                return OK
+            return self._judge(self._await(data, deadline))
+        except TransportError as error:
+            if error.sent:
+                raise
+            # The answer to a heartbeat could not be sent; the command was.
+            if monotonic() >= deadline:
+                raise ResponseTimeout(f"{self.address} did not answer in time") from error
+            raise ConnectionLost(str(error), sent=True) from error
 
     def _pending_error(self) -> Frame | None:
         data = self._socket.recv_now()

@@ -13,7 +13,7 @@ import nsqsmart
 from nsqsmart.errors import ConfigError, MessageRejected, Outcome, PublishError, PublishTimeout
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE, OK_FRAME, RESPONSE, encode_frame
 from tests.integration.publishing import failure
-from tests.peers import Peer, Talk
+from tests.peers import Peer, Talk, lookup_of
 
 TIMEOUT = 0.6
 
@@ -265,3 +265,26 @@ def test_a_bad_argument_is_refused_before_anything_is_dialled(arguments, error):
         with pytest.raises(error):
             producer.publish("t", **arguments)
         assert peer.accepted == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"key": "k"}], ids=["plain", "keyed"])
+def test_heartbeats_until_the_deadline_leave_it_in_doubt(options):
+    """Each comes as late as can be: the NOP for the last one is behind the deadline."""
+    stored = []
+
+    def script(talk: Talk) -> None:
+        talk.greet()
+        stored.append(talk.publish())
+        while not talk.released.is_set():
+            talk.send(HEARTBEAT_FRAME)
+
+    leaders: dict[int, tuple[str, int]] = {}
+    with Peer(script) as peer, Peer(lookup_of(leaders)) as lookup:
+        leaders[0] = peer.address
+        url = "nsq+lookupd://{}:{}".format(*lookup.address)
+        with nsqsmart.Producer(url, retry_unanswered=False) as producer:
+            error = failure(producer, timeout=TIMEOUT, **options)
+    assert error.outcome is Outcome.UNCERTAIN
+    assert not error.answered
+    if options:
+        assert len(stored) == 1

@@ -130,6 +130,38 @@ def test_heartbeats_on_the_way_are_answered(connection, peer):
     assert peer.recv(100) == COMMAND + b"NOP\n"
 
 
+class Slow(Layer):
+    """What comes is understood when it is too late, or when nothing can be said any more."""
+
+    def __init__(self, until: float = 0.0, error: Exception | None = None) -> None:
+        super().__init__()
+        self._until, self._later = until, error
+
+    def incoming(self, data: bytes) -> Iterator[bytes]:
+        while monotonic() < self._until:
+            pass
+        self.error = self._later
+        yield data
+
+
+def test_what_fails_behind_the_command_leaves_it_in_doubt(ends):
+    """The command has left: that a heartbeat cannot be answered does not take it back."""
+    transport, peer = ends
+    deadline = monotonic() + 0.05
+    for slow, until, kind in (
+        (Slow(deadline), deadline, ResponseTimeout),
+        (Slow(error=ConnectionLost("TLS stream broken")), soon(), ConnectionLost),
+    ):
+        transport.layers = (slow,)
+        peer.sendall(HEARTBEAT_FRAME)
+        connection = Connection(PEER, transport, Grant(), 1024)
+        with pytest.raises(kind) as caught:
+            connection.exchange(COMMAND, until)
+        assert caught.value.sent
+        assert connection.spoiled
+        assert peer.recv(100) == COMMAND
+
+
 @pytest.mark.parametrize(
     "data",
     [
