@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import sys
 from functools import partial
+from http.client import HTTPException
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any, Self
@@ -31,6 +32,9 @@ MAX_ANSWER = 1024 * 1024
 MAX_LISTING = 32 * 1024 * 1024
 """Bytes that are enough for one about every topic there is."""
 _PIECE = 16 * 1024
+# What the libraries raise over a redirect, a chunk or a header that cannot be read, UnicodeError
+# among it: whatever a server answers, it is one that failed.
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, HTTPException)
 _HEADERS = {
     "Accept": "application/vnd.nsq; version=1.0",
     "Accept-Encoding": "identity",
@@ -77,7 +81,7 @@ class HttpSession:
             ) as response:
                 self.date = response.headers.get("Date", "")
                 return response.status_code, self._read_body(response)
-        except (requests.RequestException, HTTPError, OSError, ConnectError) as error:
+        except (requests.RequestException, HTTPError, OSError, ConnectError, *_UNREADABLE) as error:
             raise DiscoveryError(_explain(error, handled)) from error
 
     def _read_body(self, response: requests.Response) -> bytes:

@@ -46,12 +46,32 @@ def flood(talk: Talk) -> None:
         talk.send(b" " * 65536)
 
 
+def say(talk: Talk, rest: bytes, status: bytes = b"200 OK") -> None:
+    while talk.line().strip():
+        pass
+    talk.send(b"HTTP/1.1 %s\r\n" % status + rest)
+
+
+def redirect(talk: Talk, to: bytes) -> None:
+    say(talk, b"Location: %s\r\nContent-Length: 0\r\n\r\n" % to, b"302 Found")
+
+
+def in_chunks(talk: Talk, chunks: bytes) -> None:
+    say(talk, b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+
+
 BAD = {
     "html": http_script(lambda _path: http_answer(200, b"<html>hello</html>")),
     "html 500": http_script(lambda _path: http_answer(500, b"<html>oops</html>")),
     "redirect": http_script(
         lambda _path: b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n"
     ),
+    "redirect nowhere": lambda talk: redirect(talk, b"http://[::1/"),
+    "redirect to no text": lambda talk: redirect(talk, b"http://h/\xff\xfe"),
+    "redirect to no port": lambda talk: redirect(talk, b"http://h:99999999999/"),
+    "a chunk of -5": lambda talk: in_chunks(talk, b"-5\r\n"),
+    "a chunk of no number": lambda talk: in_chunks(talk, b"\xff\xfe\r\n"),
+    "a head without end": lambda talk: say(talk, b"X: y\r\n" * 3000),
     "a list": http_script(lambda _path: http_answer(200, b"[]")),
     "truncated": http_script(lambda _path: http_answer(200, b'{"producers"', length=5000)),
     "garbage": lambda talk: talk.send(b"\xff\x00" * 100),
