@@ -15,11 +15,16 @@ log = logging.getLogger("nsqsmart")
 def usable_node(node: Node, config: ClientConfig) -> Node | None:
     """The node at the address to dial, or None if the policy refuses it."""
     address = _translate(node.address, config.address_map)
+    return node._replace(address=address) if is_permitted(address, config) else None
+
+
+def is_permitted(address: Address, config: ClientConfig) -> bool:
+    """What ``address_policy`` says of *address*, which a lookup named; a refusal is logged."""
     policy = config.address_policy
-    if policy and not policy(address):
-        log.warning("address_policy refuses %s", address)
-        return None
-    return node._replace(address=address)
+    if policy is None or policy(address):
+        return True
+    log.warning("address_policy refuses %s", address)
+    return False
 
 
 def http_address(node: Node, config: ClientConfig) -> Address:

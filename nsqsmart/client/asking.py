@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nsqsmart.client.addressing import usable_node
+from nsqsmart.client.addressing import is_permitted, usable_node
 from nsqsmart.client.measuring import Meter
 from nsqsmart.config import ClientConfig, Endpoint
 from nsqsmart.net.lookup import Access, LookupClient, LookupOptions
@@ -25,7 +25,9 @@ def make_lookup(
         config.listlookup_interval,
         config.lookupd_failure_threshold,
     )
-    return LookupClient(endpoint.addresses, options, wires, meter)
+    return LookupClient(
+        endpoint.addresses, options, wires, meter, lambda address: is_permitted(address, config)
+    )
 
 
 class Asking:

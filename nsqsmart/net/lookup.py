@@ -96,7 +96,10 @@ class LookupClient:
         options: LookupOptions,
         wires: Wires | None = None,
         meter: Metrics | None = None,
+        permits: Callable[[Address], bool] = lambda _: True,
     ) -> None:
+        """*permits* is asked about every lookup that another one names, and must say yes."""
+        self._permits = permits
         self._seeds = tuple(dict.fromkeys(seeds))
         self._options = options
         self._wires = wires
@@ -226,7 +229,8 @@ class LookupClient:
         self._leader = found.leader or self._leader
         if not self._options.listlookup_interval:
             return
-        known = {address: _Peer(address, learned=True) for address in found.members} | self._peers
+        named = [each for each in found.members if each in self._peers or self._permits(each)]
+        known = {address: _Peer(address, learned=True) for address in named} | self._peers
         # Seeds are never removed; the rest only once they are unlisted and fail as well.
         self._peers = {
             address: peer

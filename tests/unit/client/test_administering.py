@@ -151,6 +151,17 @@ def test_another_lookup_may_lead_by_now(redesigned):
     assert redesigned.posts() == ["l0", "l1", "l0", "l1", "l0", "l1"]
 
 
+def test_a_lookup_that_the_policy_refuses_is_asked_nothing(redesigned):
+    """The seed names it, as the leading one."""
+    redesigned.leads(1)
+    redesigned.everywhere("/topic/delete", OK)
+    refused = redesigned.lookups[1].port
+    url = f"nsq+lookupd://127.0.0.1:{redesigned.lookups[0].port}"
+    policy = {"address_policy": lambda address: address.port != refused}
+    nsqsmart.Admin(url, **QUICK, **policy).delete_topic("t")
+    assert {asked.server for asked in redesigned.requests} == {"l0"}
+
+
 def test_no_lookup_leads_in_time(redesigned):
     redesigned.everywhere("/topic/create", NOT_LEADER)
     with pytest.raises(AdminError, match="E_FAILED_ON_NOT_LEADER.*done nowhere") as caught:

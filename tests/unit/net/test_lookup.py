@@ -210,6 +210,15 @@ def test_further_lookupds_are_learned_and_the_leading_one_is_asked_first(lookupd
     assert lookupds.take("/listlookup") in ("ca", "a")
 
 
+def test_a_lookup_that_is_not_permitted_is_never_asked(lookupds):
+    lookupds.members[A] = peers("a", "b", "c", leader="c")
+    refused = [C, A]  # a seed was given by whoever gave the policy
+    client = LookupClient([A], OPTIONS, permits=lambda address: address not in refused)
+    ask(client, lookupds)
+    assert sorted(lookupds.take()) == ["a", "b"]
+    assert set(client.addresses) == {A, B}
+
+
 def test_learned_ones_go_once_they_are_unlisted_and_fail_but_seeds_stay(lookupds):
     lookupds.members[A] = peers("a", "b", "c")
     client = LookupClient([A, B], OPTIONS)
