@@ -44,20 +44,23 @@ class Pipes:
 
     def _open(self, address: Address) -> Pipeline[Pending]:
         now = monotonic()
-        with self._lock:
-            if self._closed:
-                raise ConnectionLost("the Producer was closed")
-            old = self._pipelines.get(address)
-            if old and not old.over and now < old.expires_at:
-                return old
-            pipeline = self._pipelines[address] = Pipeline(address, self._sink, self._ticker)
-        if old:
-            old.retire()
-        limit = now + self._config.dial_timeout + self._config.handshake_timeout
+        pipeline = Pipeline(address, self._sink, self._ticker)
         try:
+            with self._lock:
+                if self._closed:
+                    raise ConnectionLost("the Producer was closed")
+                old = self._pipelines.get(address)
+                if old and not old.over and now < old.expires_at:
+                    return old
+                self._pipelines[address] = pipeline
+            if old:
+                old.retire()
+            limit = now + self._config.dial_timeout + self._config.handshake_timeout
             pipeline.start(lambda: self._dial(address, limit), self._config)
         except BaseException:
-            pipeline.retire()  # nobody will ever dial: who comes next opens another
+            # An interrupt, from its entry in the table on: nobody will ever dial, and who comes
+            # next opens another.
+            pipeline.retire()
             raise
         return pipeline
 
