@@ -48,7 +48,7 @@ class Pipes:
         try:
             with self._lock:
                 if self._closed:
-                    raise ConnectionLost("the Producer was closed")
+                    raise ConnectionLost("the Producer was closed")  # noqa: TRY301 - to retire it does no harm
                 old = self._pipelines.get(address)
                 if old and not old.over and now < old.expires_at:
                     return old

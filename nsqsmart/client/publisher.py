@@ -188,6 +188,8 @@ class Publisher:
 def read_receipt(data: bytes, traced: int | None) -> TracedReceipt | None:
     """The receipt in an answer; no success without the very OK that was asked for."""
     receipt = decode_receipt(data)
+    if traced is None and receipt is not None:
+        raise ProtocolError("a receipt answers a command that asks for none")
     if traced is not None and (receipt is None or receipt.trace_id != traced):
         raise ProtocolError("the receipt is not that of this message")
     return receipt

@@ -120,6 +120,8 @@ class Pipeline(Generic[T]):
             if not self._lock.acquire(blocking=False):
                 return
             try:
+                if self._has_more_answers(self._connection):
+                    return  # than questions, it seems: the reader looks at them, and then flushes
                 self._send(self._connection)
             finally:
                 self._lock.release()
@@ -171,6 +173,11 @@ class Pipeline(Generic[T]):
             transport.socket.write(transport.encode(data) if transport.layers else data)
         except (OSError, ConnectionLost):
             transport.socket.hang_up()
+
+    def _has_more_answers(self, connection: Connection) -> bool:
+        """Whether something has come while nothing is unanswered, which no later item may get."""
+        socket = connection.transport.socket
+        return not self._waiting and not socket.is_quiet() and bool(socket.poll(0))
 
     def _answer_heartbeat(self, connection: Connection) -> None:
         if not self._lock.acquire(blocking=False):

@@ -54,6 +54,7 @@ def publish_fails(peer: Peer, **options: object) -> PublishError:
         struct.pack(">II", 6, 9) + b"OK",
         encode_frame(MESSAGE, b"m" * 30),
         encode_frame(RESPONSE, b"NO"),
+        encode_frame(RESPONSE, b"OK" + bytes(28)),
         OK_FRAME + OK_FRAME,
         encode_frame(ERROR, b"too much client connections"),
         encode_frame(ERROR, b"\xff\xfe"),
@@ -288,3 +289,12 @@ def test_heartbeats_until_the_deadline_leave_it_in_doubt(options):
     assert not error.answered
     if options:
         assert len(stored) == 1
+
+
+def test_a_receipt_that_nobody_asked_for_is_no_success_of_publish_async_either():
+    receipt = encode_frame(RESPONSE, b"OK" + bytes(28))
+    with Peer(answering(receipt)) as peer, nsqsmart.Producer(peer.url, publish_attempts=1) as one:
+        pending = one.publish_async("t", b"x", timeout=TIMEOUT)
+        with pytest.raises(PublishError) as caught:
+            pending.result()
+    assert caught.value.outcome is Outcome.UNCERTAIN

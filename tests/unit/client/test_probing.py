@@ -59,8 +59,8 @@ def test_auth_is_a_step_where_it_is_asked_for():
         talk.send(encode_frame(*answers.pop()))
 
     answers = [(ERROR, b"E_UNAUTHORIZED sorry"), (RESPONSE, b"{}")]
-    assert steps(probe(script, auth_secret="s"))[-1] == ("auth", True)
-    refused = probe(script, auth_secret="s")
+    assert steps(probe(script, auth_secret="sesame"))[-1] == ("auth", True)
+    refused = probe(script, auth_secret="sesame")
     assert not refused.ok
     assert refused.steps[-1][:2] == ("auth", False)
     assert refused.steps[-1].detail == "E_UNAUTHORIZED sorry"

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from math import inf
 from time import monotonic
 from types import SimpleNamespace
 
+from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import ConnectionLost
+from nsqsmart.names import Address
+from nsqsmart.net.connection import Connection
 from nsqsmart.net.pipeline import Pipeline
+from nsqsmart.net.sockets import Socket
+from nsqsmart.net.transport import Transport
+from nsqsmart.wire.frames import OK_FRAME
+from nsqsmart.wire.identify import Grant
+
+PEER = Address("peer", 4150)
 
 
 class Sink:
@@ -65,3 +76,38 @@ def test_what_is_overdue_before_there_is_a_connection_was_not_sent():
     due.pop()[1]()
     assert pipeline.over
     assert sink.errors == [(late, False)]
+
+
+def test_an_answer_that_nobody_asked_for_is_not_that_of_who_comes_next():
+    """It is there before the next command leaves: the server has not even seen that."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        here = socket.create_connection(listener.getsockname())
+        there, _ = listener.accept()
+    now = monotonic()
+    first, second = SimpleNamespace(limit=now + 50), SimpleNamespace(limit=now + 60)
+    stored, ended = [], threading.Event()
+
+    class Generous(Sink):
+        def on_stored(self, items: list[object]) -> None:
+            stored.extend(items)
+            if items == [first]:
+                there.sendall(OK_FRAME)
+                pipeline.submit(second, b"second")
+
+        def on_error(self, item: object, error: ConnectionLost) -> None:
+            super().on_error(item, error)
+            ended.set()
+
+    sink = Generous()
+    pipeline = Pipeline(PEER, sink, SimpleNamespace(at=lambda when, call: None))
+    connection = Connection(PEER, Transport(Socket(here, PEER)), Grant(), 1024)
+    with there:
+        pipeline.start(lambda: connection, ProducerConfig())
+        pipeline.submit(first, b"first")
+        assert there.recv(100) == b"first"
+        there.sendall(OK_FRAME)
+        assert ended.wait(10)
+        pipeline.join()
+        assert there.recv(100) == b""
+    assert stored == [first]
+    assert sink.errors == [(second, False)]
