@@ -6,17 +6,20 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Collection
+from functools import partial
 from random import uniform
 from time import monotonic
 from weakref import ref
 
 from nsqsmart.client.asking import Asking
+from nsqsmart.client.beside import Beside
+from nsqsmart.client.entry import Entry
 from nsqsmart.client.facts import facts
 from nsqsmart.client.measuring import Meter, make_meter
 from nsqsmart.config import ClientConfig, Endpoint
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
-from nsqsmart.net.lookup import Access
+from nsqsmart.net.lookup import WRITE, Access
 from nsqsmart.net.tokens import Token, new_token, wait_for, wake
 from nsqsmart.net.wires import Wires
 from nsqsmart.policy.lookup_answers import Node, TopicState
@@ -28,49 +31,12 @@ _POLL_ORIGINAL = 60.0
 _POLL_REDESIGNED = 20.0
 
 
-class _Entry:
-    """What is known of one topic.
-
-    A lookup under way is known by the token of the call that makes it, which nobody else keeps
-    alive: one that was interrupted is over, even if it could not say so.
-    """
-
-    __slots__ = (
-        "asked_at",
-        "doubted",
-        "failure",
-        "flight",
-        "landed",
-        "led",
-        "refused",
-        "stale_at",
-        "topology",
-        "waiting",
-    )
-
-    def __init__(self) -> None:
-        self.topology: Topology | None = None
-        self.failure = ""
-        self.refused: set[Refused] = set()
-        self.doubted: set[Refused] = set()
-        self.flight: ref[Token] | None = None
-        self.landed = 0
-        self.led: dict[int, Address] = {}  # who was seen to lead last
-        self.waiting: set[Token] = set()
-        self.asked_at = -3600.0
-        self.stale_at = 0.0
-
-    @property
-    def flying(self) -> bool:
-        """Whether the lookups are being asked."""
-        return self.flight is not None and self.flight() is not None
-
-
 class Directory:
     """Keeps one immutable :class:`Topology` per topic.
 
     A refresh is single flight: whoever needs it meanwhile waits for its result. When every lookup
-    fails the last good picture serves. No thread of its own.
+    fails the last good picture serves. For who publishes, a picture that is merely old is renewed
+    on a transient thread, so that lookups that hang cost nobody time; no thread stays.
     """
 
     def __init__(
@@ -88,23 +54,46 @@ class Directory:
         asks = endpoint.discovers
         self._lookup = Asking(endpoint, config, wires, self._meter) if asks else None
         self._lock = threading.Lock()  # guards the entries
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
         self._closed = False
+        self.beside = Beside()
         self.on_gone: Callable[[frozenset[Address]], None] = lambda _: None
         """Told of nsqds that no topic is on any more."""
 
     def get(self, topic: str, deadline: float) -> Topology:
         """The picture of *topic*: at once if there is one, else from the lookups.
 
-        The first caller after the poll interval refreshes it; others go on with the old one.
-        Raises DiscoveryError when there is no picture and no lookup answers.
+        The first caller after the poll interval has it refreshed, beside the calls that go on with
+        the old one; where an error has proved that wrong, he does it himself. Raises DiscoveryError
+        when there is no picture and no lookup answers.
         """
         known = self.known(topic)
         if known is not None:
             return known
         entry = self._entries.get(topic)
         seen = entry.topology.generation if entry and entry.topology else 0
+        if entry and entry.topology and entry.serves and self._access is WRITE:
+            self._refresh_beside(topic, entry, seen)
+            return entry.topology
         return self.refresh(topic, seen, deadline, wait=not seen)
+
+    def _refresh_beside(self, topic: str, entry: Entry, seen: int) -> None:
+        """Nobody waits for it; where no thread can start any more, it is not worth a wait."""
+        token = new_token()
+        if not self._may_fly(entry, token, seen, 0.0, wait=False):
+            return
+        # Half of it is for asking.
+        deadline = monotonic() + 2 * self._config.lookupd_request_timeout
+        fly = partial(self._fly_and_leave, topic, entry, token, deadline)
+        if not self.beside.do(f"lookup-{topic}", fly):
+            entry.stale_at = monotonic() + self._config.lookupd_min_refresh_interval
+            self._leave(entry, token)
+
+    def _fly_and_leave(self, topic: str, entry: Entry, token: Token, deadline: float) -> None:
+        try:
+            self._fly(topic, entry, deadline)
+        finally:
+            self._leave(entry, token)
 
     def known(self, topic: str, now: float | None = None) -> Topology | None:
         """The picture of *topic*, unless it is for the caller to ask the lookups."""
@@ -133,11 +122,11 @@ class Directory:
         a wait. When the lookups fail, the old one serves; raises DiscoveryError if there is none.
         """
         if self._direct:
-            known = self._entries.setdefault(topic, _Entry())
+            known = self._entries.setdefault(topic, Entry())
             known.topology = known.topology or direct(topic, self._direct)
             known.stale_at = math.inf
             return known.topology
-        entry = self._entries.setdefault(topic, _Entry())
+        entry = self._entries.setdefault(topic, Entry())
         with self._lock:
             entry.refused.update(refused)
         token = new_token()
@@ -158,7 +147,7 @@ class Directory:
 
     def pause(self, topic: str, seen: int, seconds: float) -> None:
         """Wait for so long, but only until a picture newer than generation *seen* is there."""
-        entry = self._entries.setdefault(topic, _Entry())
+        entry = self._entries.setdefault(topic, Entry())
         until, token = monotonic() + seconds, new_token()
         try:
             while not self._closed and (left := until - monotonic()) > 0:
@@ -185,13 +174,15 @@ class Directory:
         if self._wires:
             self._wires.cut()
 
-    def doubt(self, topic: str, refused: Refused) -> None:
-        """An error has proved *refused* wrong, and ends a call that will not look up itself."""
+    def doubt(self, topic: str, refused: Refused | None, *, lost: bool = True) -> None:
+        """The next call looks up, whatever becomes of this: *refused* was proved wrong.
+
+        None is a leader that is missing. *lost*: it does not answer; nobody shall try it before.
+        """
         with self._lock:
             entry = self._entries.get(topic)
-            if entry:
-                entry.refused.add(refused)
-                entry.doubted.add(refused)
+            if entry and not self._direct:
+                entry.mistrust(refused, lost=lost)
 
     def is_doubted(self, topic: str, partition: int, address: Address) -> bool:
         """Whether there is such a doubt, and the lookups have not been asked since.
@@ -204,7 +195,7 @@ class Directory:
         return Refused(partition, address) in entry.doubted
 
     def _may_fly(
-        self, entry: _Entry, token: Token, seen: int, deadline: float, *, wait: bool
+        self, entry: Entry, token: Token, seen: int, deadline: float, *, wait: bool
     ) -> bool:
         """Wait for a lookup under way, or be told to make one, for which *token* then stands."""
         landed = entry.landed
@@ -224,7 +215,7 @@ class Directory:
                 entry.waiting.add(token)
             wait_for(token, until - now)
 
-    def _leave(self, entry: _Entry, token: Token) -> None:
+    def _leave(self, entry: Entry, token: Token) -> None:
         """Wait no longer; if it was the call of *token* that looked up, wake the others."""
         waiting: set[Token] = set()
         with self._lock:
@@ -236,7 +227,7 @@ class Directory:
         for each in waiting:
             wake(each)
 
-    def _fly(self, topic: str, entry: _Entry, deadline: float) -> None:
+    def _fly(self, topic: str, entry: Entry, deadline: float) -> None:
         topology: Topology | None = None
         failure = ""
         before = entry.topology
@@ -249,35 +240,20 @@ class Directory:
                 log.warning("lookup of topic %s failed: %s", topic, failure, extra=facts(topic))
         with self._lock:
             if topology:
-                entry.topology = topology
-                entry.refused.clear()
-                entry.stale_at = monotonic() + self._interval(topology)
+                entry.land(topology, monotonic(), _interval(topology, self._config))
             else:
                 # Not at once: whoever polls would do nothing else.
-                entry.stale_at = monotonic() + self._config.lookupd_min_refresh_interval
-            entry.doubted.clear()
-            entry.failure = failure
+                entry.fail(failure, monotonic(), self._config.lookupd_min_refresh_interval)
         if before and topology:
             self._tell_gone(before, topology)
-        if topology and self._meter is not None:
-            self._note_leaders(self._meter, topology, entry)
-
-    def _note_leaders(self, meter: Meter, topology: Topology, entry: _Entry) -> None:
-        now = {number: node.address for number, node in topology.leaders.items()}
-        moved = sum(entry.led.get(number, leader) != leader for number, leader in now.items())
-        entry.led |= now
-        if moved:
-            meter.leaders_changed(topology.topic, moved)
+        if topology and self._meter is not None and (moved := entry.note_leaders(topology)):
+            self._meter.leaders_changed(topic, moved)
 
     def _tell_gone(self, before: Topology, now: Topology) -> None:
-        gone = {target.address for target in before.targets}
-        gone -= {target.address for target in now.targets}
-        if gone:
-            for picture in self.pictures().values():
-                gone -= {target.address for target in picture.targets}
-            self.on_gone(frozenset(gone))
+        if gone := _addresses(before) - _addresses(now):
+            self.on_gone(gone.difference(*map(_addresses, self.pictures().values())))
 
-    def _ask(self, topic: str, entry: _Entry, deadline: float) -> Topology:
+    def _ask(self, topic: str, entry: Entry, deadline: float) -> Topology:
         assert self._lookup is not None  # noqa: S101 - direct addresses never get here
         answers = self._lookup.topic(topic, self._access, deadline)
         refused = frozenset(entry.refused)
@@ -308,15 +284,21 @@ class Directory:
         entry = self._entries.get(topic)
         return entry.stale_at if entry else 0.0
 
-    def poll_interval(self, topology: Topology) -> float:
-        """Seconds between polls, without jitter."""
-        default = _POLL_REDESIGNED if topology.redesigned else _POLL_ORIGINAL
-        return self._config.lookupd_poll_interval or default
 
-    def _interval(self, topology: Topology) -> float:
-        if topology.state is not TopicState.FOUND:
-            return self._config.lookupd_min_refresh_interval
-        jitter = uniform(0.0, self._config.lookupd_poll_jitter)  # noqa: S311 - spreads load
-        # Sooner nobody may ask: whoever polls would do nothing else.
-        shortest = self._config.lookupd_min_refresh_interval
-        return max(shortest, self.poll_interval(topology) * (1.0 + jitter))
+def _addresses(topology: Topology) -> frozenset[Address]:
+    return frozenset(target.address for target in topology.targets)
+
+
+def poll_interval(topology: Topology, config: ClientConfig) -> float:
+    """Seconds between polls, without jitter."""
+    default = _POLL_REDESIGNED if topology.redesigned else _POLL_ORIGINAL
+    return config.lookupd_poll_interval or default
+
+
+def _interval(topology: Topology, config: ClientConfig) -> float:
+    # Sooner nobody may ask: whoever polls would do nothing else.
+    shortest = config.lookupd_min_refresh_interval
+    if topology.state is not TopicState.FOUND:
+        return shortest
+    jitter = uniform(0.0, config.lookupd_poll_jitter)  # noqa: S311 - spreads load
+    return max(shortest, poll_interval(topology, config) * (1.0 + jitter))

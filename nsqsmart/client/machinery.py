@@ -19,6 +19,8 @@ from nsqsmart.net.lookup import WRITE
 from nsqsmart.net.pool import ConnectionPool
 from nsqsmart.net.wires import Wires
 
+_LAST_WORD = 1.0  # seconds
+
 
 class Machinery:
     """The shared parts of publish(), and those of publish_async() from its first use."""
@@ -78,6 +80,7 @@ class Machinery:
         if self._async:
             self._async.refuse()
         self._wires.cut()
+        self.publisher.directory.beside.join(_LAST_WORD)
         if self._async:
             self._async.close()
         if self._meter is not None:
@@ -92,6 +95,7 @@ class Machinery:
         self.publisher.pool.drop()
         if self._async:
             self._async.drop()
+        self._wires.drop()  # of lookups under way
 
     def _retire(self, addresses: frozenset[Address]) -> None:
         """The lookups list these no more."""

@@ -32,7 +32,7 @@ class Producer(BaseProducer):
     """Publishes to NSQ with plain blocking calls; share one between threads, and over a fork.
 
     It finds the leader of the message's partition, keeps connections in a pool, and when a leader
-    has moved looks up again and retries, all inside one deadline. It starts no thread: publish()
+    has moved looks up again and retries, all inside one deadline. It keeps no thread: publish()
     runs wholly in the caller's.
 
     Args:

@@ -11,7 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
-from nsqsmart.client.failures import code_of, publish_error
+from nsqsmart.client.failures import NoLeader, code_of, publish_error
 from nsqsmart.client.measuring import measured, note_retry
 from nsqsmart.client.publication import Publication, build
 from nsqsmart.client.publisher import Publisher
@@ -304,7 +304,12 @@ def after_failure(
     silent = not verdict.answered or not error.sent
     if target and silent and not isinstance(error, PoolTimeout):
         shared.lost(target.address, now)
-        # Whoever is next would wait for a dead node as long, or for its handshake.
-        if verdict.moved and not verdict.retry:
-            shared.directory.doubt(publication.topic, Refused(target.partition, target.address))
+    if isinstance(error, NoLeader):
+        shared.directory.doubt(publication.topic, None)
+    if target and verdict.moved:
+        # Before anything is raised: whoever is next would be refused as well, or wait for a dead
+        # node as long as this call did.
+        lost = silent and not verdict.retry
+        refused = Refused(target.partition, target.address)
+        shared.directory.doubt(publication.topic, refused, lost=lost)
     return retry.after(attempt, verdict), verdict

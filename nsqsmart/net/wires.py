@@ -48,6 +48,12 @@ class Wires:
             elif wire is not None:
                 wire.put(_closed())
 
+    def drop(self) -> None:
+        """In a forked child: close the descriptors alone; takes no lock, whose holder is gone."""
+        for one in list(self._held.values()):
+            if isinstance(wire := one(), socket.socket):
+                wire.close()
+
 
 def _closed() -> ConnectionAbortedError:
     return ConnectionAbortedError("the client was closed")

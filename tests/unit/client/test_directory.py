@@ -10,8 +10,10 @@ from weakref import ref
 
 import pytest
 
+from nsqsmart.client import beside as beside_module
 from nsqsmart.client import directory as directory_module
-from nsqsmart.client.directory import Directory, _Entry
+from nsqsmart.client.directory import Directory, poll_interval
+from nsqsmart.client.entry import Entry
 from nsqsmart.config import Endpoint, ProducerConfig
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
@@ -145,11 +147,12 @@ def test_the_first_after_the_poll_interval_refreshes_and_others_go_on(monkeypatc
     eventually(lambda: monotonic() > directory._entries["t"].asked_at + 0.01)
     lookups.answer = led_by(NEW)
     lookups.may_answer.clear()
-    threads = in_threads(1, lambda: directory.get("t", soon()))
+    # Nor does the first one wait for it.
+    assert leader(directory) == OLD
     eventually(lambda: lookups.asked == 2)
     assert leader(directory) == OLD
     lookups.may_answer.set()
-    threads[0].join(5)
+    directory.beside.join(5)
     assert leader(directory) == NEW
     assert lookups.asked == 2
 
@@ -208,8 +211,74 @@ def test_a_poll_that_failed_is_not_due_again_at_once():
     entry.stale_at = entry.asked_at = 0.0
     lookups.answer = None
     assert leader(directory) == OLD
+    directory.beside.join(5)
     assert lookups.asked == 2
     assert monotonic() + 25 < directory.due("t") < monotonic() + 31
+
+
+def test_polls_that_fail_are_further_and_further_apart():
+    directory, lookups = make(led_by(OLD), lookupd_min_refresh_interval=1)
+    directory.get("t", soon())
+    entry, pauses = directory._entries["t"], []
+    lookups.answer = None
+    for _ in range(8):
+        entry.stale_at = entry.asked_at = 0.0
+        assert leader(directory) == OLD
+        directory.beside.join(5)
+        pauses.append(round(directory.due("t") - monotonic()))
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    lookups.answer = led_by(OLD)
+    entry.stale_at = entry.asked_at = 0.0
+    leader(directory)
+    directory.beside.join(5)
+    assert entry.failures == 0
+
+
+def test_where_no_thread_can_start_the_old_picture_serves(monkeypatch):
+    """At the end of a process; nobody waits for a lookup then either."""
+    directory, lookups = make(led_by(OLD))
+    directory.get("t", soon())
+    entry = directory._entries["t"]
+
+    def refuse(*_args: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(beside_module, "spawn", refuse)
+    entry.stale_at = entry.asked_at = 0.0
+    assert leader(directory) == OLD
+    assert lookups.asked == 1
+    assert not entry.flying
+    # What an error has proved wrong is looked up here and now.
+    entry.asked_at = 0.0
+    directory.doubt("t", Refused(0, OLD), lost=False)
+    lookups.answer = led_by(NEW)
+    assert leader(directory) == NEW
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_after_a_doubt_the_next_call_looks_up(lost):
+    directory, lookups = make(led_by(OLD))
+    directory.get("t", soon())
+    entry = directory._entries["t"]
+    entry.asked_at = 0.0
+    lookups.answer = led_by(NEW)
+    directory.doubt("t", Refused(0, NEW), lost=lost)
+    assert leader(directory) == OLD  # a doubt about another picture than this one
+    directory.doubt("t", Refused(0, OLD), lost=lost)
+    assert directory.is_doubted("t", 0, OLD) is lost
+    assert leader(directory) == NEW
+    assert lookups.asked == 2
+    entry.asked_at = 0.0
+    directory.doubt("t", None)
+    assert leader(directory) == NEW
+    assert lookups.asked == 3
+
+
+def test_nsqds_named_by_hand_are_beyond_doubt():
+    directory = Directory(Endpoint.parse("nsq://a:4150"), ProducerConfig(), WRITE)
+    known = directory.get("t", soon())
+    directory.doubt("t", Refused(None, known.targets[0].address))
+    assert directory.known("t") is known
 
 
 def test_without_any_picture_the_reason_is_raised():
@@ -258,7 +327,7 @@ def test_an_interrupt_anywhere_lets_the_next_one_fly_even_while_it_is_handled():
 def test_a_lookup_whose_call_is_gone_is_over():
     directory, _ = make(led_by(OLD))
     token = new_token()
-    directory._entries["t"] = entry = _Entry()
+    directory._entries["t"] = entry = Entry()
     entry.flight = ref(token)
     assert entry.flying
     del token
@@ -287,10 +356,10 @@ def test_polls_are_spread_and_closer_where_there_are_partitions(monkeypatch):
         directory, _ = make(answer)
         before = monotonic()
         topology = directory.get("t", soon())
-        assert directory.poll_interval(topology) == seconds
+        assert poll_interval(topology, directory._config) == seconds
         assert before + 1.3 * seconds <= directory.due("t") <= monotonic() + 1.3 * seconds
     directory, _ = make(led_by(OLD), lookupd_poll_interval=7)
-    assert directory.poll_interval(directory.get("t", soon())) == 7
+    assert poll_interval(directory.get("t", soon()), directory._config) == 7
 
 
 def test_nsqds_named_by_hand_are_the_picture_for_ever():

@@ -105,3 +105,19 @@ def test_a_request_under_way_ends():
         wires.cut()
         thread.join(5)
         assert failed
+
+
+def test_a_forked_child_closes_descriptors_and_says_nothing():
+    here, there = socket.socketpair()
+    wires = Wires()
+    answers: SimpleQueue[object] = SimpleQueue()
+    wires.add(here)
+    wires.add(answers)
+    twin = here.dup()
+    with wires._lock:
+        wires.drop()
+    assert here.fileno() == -1
+    assert answers.empty()
+    with twin, there:
+        twin.sendall(b"the parent's lives on")
+        assert there.recv(100)
