@@ -18,7 +18,7 @@ import struct
 import threading
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from nsqsmart.names import Address
 from nsqsmart.testing.cutting import Commands, Frames, Opaque, Piece
@@ -29,7 +29,7 @@ __all__ = ["ALWAYS", "DOWN", "UP", "Fault", "Proxy", "after", "on"]
 _CHUNK = 64 * 1024
 _NSQD_PORT = 4150
 _LINGER_0 = struct.pack("ii", 1, 0)
-_TO_START = 10.0
+_TO_START = _TO_CUT = 10.0
 
 
 class Proxy:
@@ -49,7 +49,7 @@ class Proxy:
         self._segment = segment
         self._lock = threading.Lock()  # guards the faults
         self._faults: list[Fault] = []
-        self._links: set[_Link] = set()
+        self._links: dict[_Link, asyncio.Task[None]] = {}
         self._clients: set[socket.socket] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._started = threading.Event()
@@ -82,8 +82,13 @@ class Proxy:
             self._faults.clear()
 
     def cut_all(self) -> None:
-        """End every connection there is by RST."""
-        self._loop.call_soon_threadsafe(self._cut_links)
+        """End every connection there is by RST; they have ended when this returns.
+
+        Raises RuntimeError if the proxy is closed.
+        """
+        if self._closed:
+            raise RuntimeError("the proxy is closed")
+        asyncio.run_coroutine_threadsafe(self._cut_links(), self._loop).result(_TO_CUT)
 
     def close(self) -> None:
         """End every connection, and listen no more; twice does no harm."""
@@ -160,16 +165,18 @@ class Proxy:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.sock_connect(server, self._target)
             link = _Link(self, client, server, self._segment)
-            self._links.add(link)
+            self._links[link] = cast("asyncio.Task[None]", asyncio.current_task())
             try:
                 await link.run()
             finally:
-                self._links.discard(link)
+                del self._links[link]
         self._clients.discard(client)
 
-    def _cut_links(self) -> None:
-        for link in list(self._links):
+    async def _cut_links(self) -> None:
+        for link in self._links:
             link.cut()
+        # Its task closes the sockets: until then a client sends on what is about to end.
+        await asyncio.gather(*self._links.values(), return_exceptions=True)
 
 
 class _Link:

@@ -137,10 +137,12 @@ def test_the_connection_ends_in_order_or_not(cluster, proxy, producer):
         assert failure(producer).code == "ConnectionLost"
     producer.publish("t", b"x")
     proxy.cut_all()
-    eventually(lambda: proxy.connections == 4)
-    eventually(lambda: not proxy._links)
+    assert (proxy.connections, len(proxy._links)) == (4, 0)
     producer.publish("t", b"y")
     assert bodies(cluster) == [b"x", b"y"]
+    proxy.close()
+    with pytest.raises(RuntimeError, match="the proxy is closed"):
+        proxy.cut_all()
 
 
 def test_what_is_delayed_comes_later(proxy, producer):
