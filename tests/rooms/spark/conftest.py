@@ -65,9 +65,12 @@ def told(cluster: Cluster, tmp_path: Path) -> Callable[..., ReadOptions]:
     return tell
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on this machine; skipped, or failed if it is required, where there is no Java."""
+    """The one session of all tests, on this machine.
+
+    Without Java the test is skipped, or fails if Java is required.
+    """
     from tests.rooms.spark.submitted import local_session
 
     # Four attempts at a task.

@@ -27,6 +27,19 @@ HERE = Path(__file__).parent
 LIMIT = 400
 Point = tuple[str, int, str]
 LOCAL = {"spark_master": "local[2,9]"}
+JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -XX:CICompilerCount=1"
+CHEAP = {
+    "spark_ui_enabled": "false",
+    "spark_sql_shuffle_partitions": "2",
+    "spark_driver_extraJavaOptions": JVM,
+    "spark_executor_extraJavaOptions": JVM,
+}
+"""What costs seconds of CPU in each JVM, and changes nothing that is tested."""
+INTERPRETED = {
+    "spark_sql_codegen_wholeStage": "false",
+    "spark_sql_codegen_factoryMode": "NO_CODEGEN",
+}
+"""No Java is made and compiled for a handful of rows; the submitted queries still do that."""
 
 
 class Driver:
@@ -165,9 +178,9 @@ def local_session(master: str, warehouse: Path) -> Iterator[SparkSession]:
     made = session(
         "tests",
         spark_master=master,
-        spark_ui_enabled="false",
-        spark_sql_shuffle_partitions="2",
         spark_sql_warehouse_dir=str(warehouse),
+        **CHEAP,
+        **INTERPRETED,
     )
     made.sparkContext.setLogLevel("OFF")
     yield made

@@ -1,26 +1,14 @@
-"""One Spark session for all jobs, and a way to run one and read its summary."""
+"""A way to run a job, which finds the one Spark session, and to read its summary."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 Run = Callable[..., tuple[int, dict[str, Any]]]
-
-
-@pytest.fixture(scope="package")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session that jobs find and use; skipped, or failed if required, without Java."""
-    from tests.rooms.spark.submitted import local_session
-
-    with local_session("local[2]", tmp_path_factory.mktemp("warehouse")) as made:
-        yield made
 
 
 @pytest.fixture
