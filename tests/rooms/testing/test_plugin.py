@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -20,12 +21,16 @@ PLUGIN = "nsqsmart.testing.plugin"
 def run(tmp_path):
     """Runs pytest on *code*; returns what it printed."""
 
-    def run(code, *arguments, conftest="", passes=True):
+    def run(code, *arguments, conftest="", passes=True, autoload=False):
         (tmp_path / "test_it.py").write_text(textwrap.dedent(code))
         (tmp_path / "conftest.py").write_text(textwrap.dedent(conftest))
         (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-        found = entry_points(group="pytest11", name="nsqsmart")
+        found = autoload and entry_points(group="pytest11", name="nsqsmart")
         named = [] if found else ["-p", PLUGIN]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+        if not autoload:
+            # The plugins of others cost more than a second to load.
+            environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         command = [
             sys.executable,
             "-m",
@@ -38,6 +43,7 @@ def run(tmp_path):
         result = subprocess.run(
             [*command, *named, *arguments],
             cwd=tmp_path,
+            env=environment,
             capture_output=True,
             text=True,
             timeout=55,
@@ -75,7 +81,7 @@ def test_a_run_that_asks_for_nothing_loads_nothing(run):
 
         PLUGIN = "nsqsmart.testing.plugin"
     """
-    out = run("def test_nothing():\n    pass\n", "-s", conftest=conftest)
+    out = run("def test_nothing():\n    pass\n", "-s", conftest=conftest, autoload=True)
     assert "LOADED [] True" in out
 
 
