@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TOPIC, CHANNEL = "orders", "archive"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those that use the session stay in one process: a JVM for each is seconds of CPU."""
     for item in items:

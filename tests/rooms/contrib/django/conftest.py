@@ -28,33 +28,47 @@ def sqlite(path: object) -> dict[str, Any]:
     }
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is made once, a project or databases with a server, is made in one process."""
+    for item in items:
+        for fixture, group in {"template": "django-project", "_django": "django"}.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
-def _django(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def postgres() -> Iterator[str]:
+    """The host of a PostgreSQL, or "" where there is none."""
+    with ExitStack() as stack:
+        yield "" if why_not() else stack.enter_context(run_postgres())
+
+
+@pytest.fixture(scope="session")
+def _django(tmp_path_factory: pytest.TempPathFactory, postgres: str) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("databases")
     databases = {"default": sqlite(folder / "default"), "other": sqlite(folder / "other")}
-    with ExitStack() as stack:
-        if why_not() is None:
-            host = stack.enter_context(run_postgres())
-            databases["postgres"] = {
-                "ENGINE": "django.db.backends.postgresql",
-                "NAME": "postgres",
-                "USER": "postgres",
-                "HOST": host,
-            }
-        settings.configure(
-            INSTALLED_APPS=["nsqsmart.contrib.django"],
-            DATABASES=databases,
-            USE_TZ=True,
-            SECRET_KEY="tests",
-            NSQSMART={"default": {"URL": "nsq://127.0.0.1:1"}, "audit": {"URL": "nsq://h:1"}},
-        )
-        django.setup()
-        setup_test_environment()
-        for name in databases:
-            call_command("migrate", database=name, verbosity=0)
-        yield
-        teardown_test_environment()
-        connections.close_all()
+    if postgres:
+        databases["postgres"] = {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": "postgres",
+            "USER": "postgres",
+            "HOST": postgres,
+        }
+    settings.configure(
+        INSTALLED_APPS=["nsqsmart.contrib.django"],
+        DATABASES=databases,
+        USE_TZ=True,
+        SECRET_KEY="tests",
+        NSQSMART={"default": {"URL": "nsq://127.0.0.1:1"}, "audit": {"URL": "nsq://h:1"}},
+    )
+    django.setup()
+    setup_test_environment()
+    for name in databases:
+        call_command("migrate", database=name, verbosity=0)
+    yield
+    teardown_test_environment()
+    connections.close_all()
 
 
 @pytest.fixture
