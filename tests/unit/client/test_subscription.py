@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from time import monotonic
 
@@ -238,6 +239,21 @@ def test_silence_is_the_end_and_a_heartbeat_is_not(begin, owner):
     assert subscription.live
     subscription.watch(subscription.heard_at + 26)
     eventually(lambda: owner.ended)
+
+
+def test_who_takes_nothing_is_waited_for_no_longer_than_the_write_timeout(begin):
+    lines = []
+    script = subscribed(lines.append, speak=lambda talk: talk.stall())
+    subscription = begin(script, write_timeout=0.2)
+    eventually(lambda: b"RDY 5" in lines)
+    # More than the kernels of both ends hold for it.
+    sending = threading.Thread(target=subscription.outbox.send, args=(bytes(1 << 24),))
+    sending.start()
+    try:
+        eventually(lambda: subscription.outbox.broken, timeout=5)
+    finally:
+        subscription.hang_up()
+        sending.join(5)
 
 
 def test_an_error_on_the_readers_thread_is_told_as_an_end(begin, owner, caplog):

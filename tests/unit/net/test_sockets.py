@@ -153,6 +153,14 @@ def test_a_deadline_that_has_passed_is_no_wait_without_limit(pair, monkeypatch):
         sock.recv(now)
 
 
+def test_behind_the_deadline_nothing_is_sent(pair):
+    sock, peer = pair
+    with pytest.raises(ConnectError, match="no time left"):
+        sock.send(b"x", time.monotonic() - 0.001)
+    sock.send(b"y", time.monotonic() + 5)
+    assert peer.recv(2) == b"y"
+
+
 def test_the_end_is_a_lost_connection(pair):
     sock, peer = pair
     peer.close()

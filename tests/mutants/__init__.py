@@ -1,0 +1,15 @@
+"""One-line breaks of the product, each of which a test must notice.
+
+``python -m tests.mutants`` applies each to a copy of the checkout, runs the tests that it names
+and fails if one survives. The lists are by area; ``tests/architecture/test_mutants.py`` checks that
+every one still applies.
+"""
+
+from tests.mutants.consuming import CONSUMING
+from tests.mutants.mutant import Mutant
+from tests.mutants.publishing import PUBLISHING
+from tests.mutants.security import SECURITY
+from tests.mutants.spool import SPOOL
+from tests.mutants.wire import WIRE
+
+MUTANTS: tuple[Mutant, ...] = (*PUBLISHING, *CONSUMING, *WIRE, *SECURITY, *SPOOL)

@@ -1,0 +1,187 @@
+"""What is promised of a publish: its outcome, its order, its time."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_CALL = "nsqsmart/client/publish_call.py"
+_WAY = "nsqsmart/client/way.py"
+_RETRY = "nsqsmart/policy/retry.py"
+_DIRECTORY = "nsqsmart/client/directory.py"
+_POOL = "nsqsmart/net/pool.py"
+
+PUBLISHING: tuple[Mutant, ...] = (
+    Mutant(
+        "unanswered-keyed-is-resent",
+        _RETRY,
+        "retry=not keyed or retry_unanswered, moved=True",
+        "retry=True, moved=True",
+        "a keyed message that got no answer is not sent again: it could surface behind later ones",
+        ("tests/unit/policy/test_retry.py",),
+    ),
+    Mutant(
+        "unanswered-is-rejected",
+        _RETRY,
+        "        Outcome.UNCERTAIN, answered=False, retry=not keyed",
+        "        Outcome.REJECTED, answered=False, retry=not keyed",
+        "what was sent and not answered is UNCERTAIN",
+        ("tests/unit/policy/test_retry.py",),
+    ),
+    Mutant(
+        "outcome-improves",
+        _RETRY,
+        "outcome=max(self.outcome, verdict.outcome,",
+        "outcome=min(self.outcome, verdict.outcome,",
+        "the outcome of a call is the worst of its attempts",
+        ("tests/unit/policy/test_retry.py",),
+    ),
+    Mutant(
+        "attempts-without-limit",
+        _RETRY,
+        "if self.limit and len(self.attempts) >= self.limit:",
+        "if self.limit and len(self.attempts) > self.limit + 1:",
+        "publish_attempts bounds the tries",
+        ("tests/unit/policy/test_retry.py",),
+    ),
+    Mutant(
+        "turn-given-up-before-the-pause",
+        _CALL,
+        "        if not elsewhere:\n            self._pause(",
+        "        if not elsewhere:\n            self._way.release()\n            self._pause(",
+        "a keyed call keeps its turn until it ends: nothing of its partition passes it by",
+        ("tests/integration/test_turns.py",),
+    ),
+    Mutant(
+        "no-turns",
+        _WAY,
+        "if self._turn is None and self._shared.config.serialize:",
+        "if self._turn is None and False:",
+        "keyed messages of one partition are sent one after the other",
+        ("tests/integration/test_turns.py",),
+    ),
+    Mutant(
+        "no-fence",
+        _WAY,
+        "        if left <= 0:\n            fences.pop(",
+        "        if left <= 3600:\n            fences.pop(",
+        "nothing keyed follows an unanswered command before the fence is over",
+        (
+            "tests/integration/test_publish_memory.py"
+            "::test_a_fence_holds_what_follows_an_unanswered_publish",
+        ),
+    ),
+    Mutant(
+        "last-come-first-served",
+        "nsqsmart/client/turns.py",
+        "self._queues.setdefault(key, deque()).append(ref(token))",
+        "self._queues.setdefault(key, deque()).insert(1, ref(token))",
+        "who came first is served first",
+        ("tests/unit/client/test_turns.py",),
+    ),
+    Mutant(
+        "a-spoiled-connection-is-kept",
+        _POOL,
+        "if connection.spoiled or connection.generation != place.generation:",
+        "if connection.generation != place.generation:",
+        "a connection with an answer outstanding is never lent again",
+        ("tests/unit/net/test_pool.py::test_a_spoiled_connection_is_closed_instead",),
+    ),
+    Mutant(
+        "an-exchange-begins-clean",
+        "nsqsmart/net/connection.py",
+        "        self.spoiled = True  # until proven clean",
+        "        self.spoiled = False  # until proven clean",
+        "an exchange that was interrupted spoils its connection",
+        ("tests/unit/net/test_connection.py",),
+    ),
+    Mutant(
+        "a-surplus-answer-is-taken",
+        "nsqsmart/net/connection.py",
+        "if len(frames) > 1 or (frames and self._frames.buffered):",
+        "if frames and self._frames.buffered:",
+        "whoever answers more than was asked is not believed",
+        ("tests/unit/net/test_connection.py::test_any_other_answer_spoils_it",),
+    ),
+    Mutant(
+        "a-batch-leaves-its-connection",
+        "nsqsmart/client/publisher.py",
+        "connection.spoiled |= batch",
+        "connection.spoiled |= False",
+        "an error to a batch ends its connection",
+        ("tests/integration/test_publish_kinds.py::test_an_error_to_a_batch_ends_its_connection",),
+    ),
+    Mutant(
+        "any-receipt-will-do",
+        "nsqsmart/client/publisher.py",
+        "if traced is not None and (receipt is None or receipt.trace_id != traced):",
+        "if traced is not None and receipt is None:",
+        "the receipt of a traced message shows its trace id",
+        ("tests/integration/test_receipts.py",),
+    ),
+    Mutant(
+        "a-pipeline-goes-on",
+        "nsqsmart/net/pipeline.py",
+        "            self.over = True\n            self._sink.on_error(self._waiting",
+        "            self._sink.on_error(self._waiting",
+        "a pipeline takes nothing more after an error frame",
+        ("tests/unit/net/test_pipeline_errors.py",),
+    ),
+    Mutant(
+        "the-deadline-of-a-send-is-ignored",
+        "nsqsmart/net/sockets.py",
+        "        if (monotonic() if now is None else now) >= deadline:",
+        "        if (monotonic() if now is None else now) >= deadline + 3600:",
+        "nothing is sent behind the deadline",
+        ("tests/unit/net/test_sockets.py::test_behind_the_deadline_nothing_is_sent",),
+    ),
+    Mutant(
+        "the-threshold-is-ignored",
+        "nsqsmart/client/asking.py",
+        "config.lookupd_failure_threshold,",
+        "3,",
+        "lookupd_failure_threshold says when a lookup is asked less often",
+        ("tests/unit/client/test_asking.py",),
+    ),
+    Mutant(
+        "two-lookups-at-once",
+        _DIRECTORY,
+        "if not entry.flying and now >= allowed:",
+        "if now >= allowed:",
+        "at most one lookup of a topic is under way",
+        ("tests/integration/test_lookup_flights.py", "tests/unit/client/test_directory.py"),
+    ),
+    Mutant(
+        "lookups-keep-no-distance",
+        _DIRECTORY,
+        "allowed = entry.asked_at + self._config.lookupd_min_refresh_interval",
+        "allowed = entry.asked_at",
+        "lookups of a topic keep lookupd_min_refresh_interval",
+        ("tests/unit/client/test_directory.py::test_forced_lookups_keep_their_distance",),
+    ),
+    Mutant(
+        "a-failed-lookup-forgets",
+        _DIRECTORY,
+        "            if topology:\n                entry.topology = topology",
+        "            entry.topology = topology\n            if topology:",
+        "the last good picture serves while lookups fail",
+        (
+            "tests/unit/client/test_directory.py::test_the_last_good_picture_serves_while_lookups_fail",
+        ),
+    ),
+    Mutant(
+        "java-hash-unsigned",
+        "nsqsmart/policy/routing.py",
+        "return value - (1 << 32) if value & _SIGN32 else value",
+        "return value",
+        "a key goes to the partition where Java and Go clients put it",
+        ("tests/unit/policy/test_routing.py",),
+    ),
+    Mutant(
+        "delay-in-seconds",
+        "nsqsmart/client/arguments.py",
+        "return round(delay * 1000)",
+        "return round(delay)",
+        "delay= is in seconds, and milliseconds on the wire",
+        ("tests/integration/test_delays.py",),
+    ),
+)

@@ -1,0 +1,91 @@
+"""What is promised of the spool: on the disk, in order, and nobody else's."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_FILES = "nsqsmart/client/spool_files.py"
+_QUEUE = "nsqsmart/client/spool_queue.py"
+_SPOOL = "nsqsmart/client/spool.py"
+_SENDING = "nsqsmart/client/spool_sending.py"
+
+SPOOL: tuple[Mutant, ...] = (
+    Mutant(
+        "not-on-the-disk",
+        _FILES,
+        "- len(rest)) :]\n            os.fsync(descriptor)\n",
+        "- len(rest)) :]\n",
+        "what is spooled is on the disk before publish returns",
+        ("tests/integration/test_spool_disk.py",),
+    ),
+    Mutant(
+        "the-folder-is-not-on-the-disk",
+        _QUEUE,
+        "        if not end:\n            sync_folder(self.folder)\n",
+        "",
+        "the name of a new segment is on the disk before publish returns",
+        ("tests/integration/test_spool_disk.py",),
+    ),
+    Mutant(
+        "half-a-record-stays",
+        _FILES,
+        "            with suppress(OSError):\n                os.ftruncate(descriptor, position)",
+        "            with suppress(OSError):\n                pass",
+        "a disk that is full leaves nothing written half",
+        (
+            "tests/integration/test_spool.py::test_a_full_disk_is_told_and_nothing_is_written_half",
+            "tests/integration/test_spool_disk.py",
+        ),
+    ),
+    Mutant(
+        "the-limit-is-ignored",
+        _QUEUE,
+        "        if len(data) > room:",
+        "        if len(data) > room << 20:",
+        "the spool never grows beyond spool_max_bytes",
+        ("tests/integration/test_spool.py::test_the_limit_is_kept_and_nothing_is_written_half",),
+    ),
+    Mutant(
+        "passes-by-what-waits",
+        _SPOOL,
+        "        if not waiting:\n            try:",
+        "        if True:\n            try:",
+        "what is published goes behind what waits of its topic",
+        (
+            "tests/integration/test_spool.py"
+            "::test_who_finds_another_one_sending_does_not_keep_the_next_one_from_it",
+        ),
+    ),
+    Mutant(
+        "spools-what-is-refused",
+        _SPOOL,
+        "                if not failure.retryable:\n                    raise",
+        "                if False:\n                    raise",
+        "what a server will never take raises, and is not kept",
+        ("tests/integration/test_spool.py::test_what_is_refused_raises",),
+    ),
+    Mutant(
+        "a-split-batch-is-kept-whole",
+        _SPOOL,
+        "        stored = error.accepted if error else 0\n        records",
+        "        stored = 0\n        records",
+        "of a split batch only what was not stored is kept",
+        ("tests/integration/test_spool.py::test_a_split_batch_keeps_only_what_was_not_stored",),
+    ),
+    Mutant(
+        "a-delay-begins-anew",
+        _SENDING,
+        "delay = min(delay, max(0, delay - (now - first.written) // 1_000_000))",
+        "delay = min(delay, max(0, delay))",
+        "of a spooled message's delay what is left counts",
+        ("tests/integration/test_spool.py::test_of_a_delay_what_is_left_counts",),
+    ),
+    Mutant(
+        "what-is-refused-later-is-lost",
+        _SENDING,
+        "            file = self._queue.set_aside(each.record)",
+        "            file = self._queue.folder",
+        "what is refused when it is sent is set aside",
+        ("tests/integration/test_spool.py::test_what_is_refused_later_is_set_aside",),
+    ),
+)
