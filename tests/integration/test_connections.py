@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from time import monotonic
 
 import pytest
 
@@ -408,8 +409,9 @@ def test_close_waits_for_no_lookup():
         assert "closed" in str(consumer._engine.keeper.failure)
 
 
-@pytest.mark.parametrize("state", ["BACKING_OFF", "PROBING"])
-def test_close_waits_for_no_backoff(state):
+def seconds_to_close(state: str) -> float:
+    """How long it takes to close a consumer whose backoff is in *state*."""
+
     def fail(_message: nsqsmart.Message) -> None:
         raise ValueError("oops")
 
@@ -422,10 +424,18 @@ def test_close_waits_for_no_backoff(state):
         with consumer:
             regulator = consumer._engine.regulator
             eventually(lambda: regulator._flow.state.name == state)
+            began = monotonic()
             closing = threading.Thread(target=consumer.close, daemon=True)
             closing.start()
             closing.join(10)
             assert not closing.is_alive()
+            return monotonic() - began
+
+
+@pytest.mark.parametrize("state", ["BACKING_OFF", "PROBING"])
+def test_close_waits_for_no_backoff(state):
+    # On a machine that is busy just then it may take longer, but not each time.
+    assert any(seconds_to_close(state) < 1 for _ in range(3))
 
 
 def clients_objects() -> Counter[str]:

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
@@ -120,9 +121,13 @@ def test_a_delayed_message_is_still_one(folder):
     with Cluster(dialect="original") as cluster:
         with down(folder) as producer:
             producer.publish("t", b"x", delay=3600)
+        cluster.create_topic("t")
+        cluster.create_channel("t", "c")
         with up(cluster, folder) as producer:
             assert producer.flush_spool()[0].sent == 1
         assert len(cluster.log.of("DPUB")) == 1
+        (topic,) = nsqsmart.Admin(cluster.url).stats("t", "c").topics
+        assert [channel.deferred for channel in topic.channels] == [1]
 
 
 def test_of_a_delay_what_is_left_counts():
@@ -219,11 +224,12 @@ def test_threads_that_publish_all_the_time_come_to_the_end_of_it(cluster, folder
     with down(folder) as producer:
         for number in range(500):
             producer.publish("t", b"before %d" % number)
-    sent, enough = [], threading.Event()
+    published, sent, enough = [], [], threading.Event()
 
     def publish(producer: nsqsmart.Producer) -> None:
         while not enough.is_set():
             receipt = producer.publish("t", b"x", timeout=5)
+            published.append(receipt)
             if not receipt.spooled:
                 sent.append(receipt)
 
@@ -238,6 +244,9 @@ def test_threads_that_publish_all_the_time_come_to_the_end_of_it(cluster, folder
             for thread in threads:
                 thread.join(30)
     assert waiting(folder) == 0
+    found = Counter(bodies(cluster))
+    assert found.pop(b"x") >= len(published)
+    assert set(found) == {b"before %d" % number for number in range(500)}
 
 
 def test_what_is_refused_raises(cluster, folder):

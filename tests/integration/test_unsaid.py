@@ -60,9 +60,12 @@ def test_a_publish_that_fails_says_nothing_of_the_body(way, code, caplog):
         return found.result(5)
 
     options = {"publish_attempts": 1, "publish_timeout": 5}
-    with Peer(script) as peer, nsqsmart.Producer(peer.url, **options) as producer:
-        with pytest.raises(PublishError) as caught:
-            fail(producer)
+    with (
+        Peer(script) as peer,
+        nsqsmart.Producer(peer.url, **options) as producer,
+        pytest.raises(PublishError) as caught,
+    ):
+        fail(producer)
     said = "".join(traceback.format_exception(caught.value))
     for text in (said, repr(vars(caught.value)), caplog.text):
         assert TEXT not in text

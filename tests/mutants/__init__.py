@@ -8,8 +8,9 @@ every one still applies.
 from tests.mutants.consuming import CONSUMING
 from tests.mutants.mutant import Mutant
 from tests.mutants.publishing import PUBLISHING
+from tests.mutants.rooms import ROOMS
 from tests.mutants.security import SECURITY
 from tests.mutants.spool import SPOOL
 from tests.mutants.wire import WIRE
 
-MUTANTS: tuple[Mutant, ...] = (*PUBLISHING, *CONSUMING, *WIRE, *SECURITY, *SPOOL)
+MUTANTS: tuple[Mutant, ...] = (*PUBLISHING, *CONSUMING, *WIRE, *SECURITY, *SPOOL, *ROOMS)

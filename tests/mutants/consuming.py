@@ -178,4 +178,12 @@ CONSUMING: tuple[Mutant, ...] = (
         "a message out of order is told",
         ("tests/unit/policy/test_ordering.py",),
     ),
+    Mutant(
+        "sampling-is-not-asked-for",
+        "nsqsmart/net/handshake.py",
+        "sample_rate=config.sample_rate,",
+        "sample_rate=0,",
+        "sample_rate says how many of a hundred messages come",
+        ("tests/integration/test_sample_rate.py",),
+    ),
 )

@@ -184,4 +184,20 @@ PUBLISHING: tuple[Mutant, ...] = (
         "delay= is in seconds, and milliseconds on the wire",
         ("tests/integration/test_delays.py",),
     ),
+    Mutant(
+        "a-place-that-is-anothers",
+        "nsqsmart/client/receipt.py",
+        "offset=self.offset if known and number == 0 else None,",
+        "offset=self.offset,",
+        "a receipt tells no place that is another message's",
+        ("tests/integration/test_publish_async.py::test_a_traced_message_knows_its_place",),
+    ),
+    Mutant(
+        "no-place-is-told",
+        "nsqsmart/client/receipt.py",
+        "offset=self.offset if known and number == 0 else None,",
+        "offset=None,",
+        "the receipt of a traced message tells its place where the server does",
+        ("tests/integration/test_publish_async.py::test_a_traced_message_knows_its_place",),
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +14,14 @@ from django.db import connection, connections, transaction
 from django.test import TestCase
 
 import nsqsmart
-from nsqsmart.contrib.django import apublish, counts, producers, publish, publish_failed
+from nsqsmart.contrib.django import (
+    apublish,
+    counts,
+    producers,
+    publish,
+    publish_failed,
+    publishing,
+)
 from nsqsmart.contrib.django.batches import Batch
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConfigError, PublishError
@@ -196,6 +204,25 @@ def test_aliases_share_one_callback(recorded):
 
 def test_from_an_async_view(recorded):
     assert asyncio.run(apublish("orders", b"1", when="now")).topic == "orders"
+    assert bodies(recorded) == [b"1"]
+
+
+def test_an_async_view_leaves_the_loop_to_others(recorded, monkeypatch):
+    others_ran = threading.Event()
+    real = publishing.publish
+
+    def slowly(*arguments, **keywords):
+        assert others_ran.wait(5), "the loop stands still meanwhile"
+        return real(*arguments, **keywords)
+
+    async def view():
+        publishes = asyncio.create_task(apublish("orders", b"1", when="now"))
+        await asyncio.sleep(0)  # it begins
+        others_ran.set()
+        return await publishes
+
+    monkeypatch.setattr(publishing, "publish", slowly)
+    assert asyncio.run(view()).topic == "orders"
     assert bodies(recorded) == [b"1"]
 
 

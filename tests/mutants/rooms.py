@@ -1,0 +1,94 @@
+"""What is promised of flags: each does what it says."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_CLI = "tests/rooms/cli/test_flag_effects.py"
+_COMMANDS = "nsqsmart/contrib/django/management/commands"
+
+ROOMS: tuple[Mutant, ...] = (
+    Mutant(
+        "the-seed-is-ignored",
+        "nsqsmart/cli/demo.py",
+        "random.Random(chosen.seed)",
+        "random.Random(7)",
+        "demo --seed decides on keys and failures",
+        (f"{_CLI}::test_the_seed_of_the_demo_decides_on_keys_and_failures",),
+    ),
+    Mutant(
+        "a-bar-in-plain-lines",
+        "nsqsmart/cli/demo.py",
+        "Printer(plain=chosen.plain, silent=chosen.json)",
+        "Printer(plain=False, silent=chosen.json)",
+        "demo --plain moves no bar",
+        (f"{_CLI}::test_plain_lines_have_no_moving_bar",),
+    ),
+    Mutant(
+        "one-nsqd-whatever-is-told",
+        "nsqsmart/cli/server.py",
+        "chosen.nsqds = chosen.nsqds or chosen.replicas",
+        "chosen.nsqds = chosen.replicas",
+        "server --nsqds says how many",
+        (f"{_CLI}::test_a_server_has_as_many_nsqds_as_it_is_told",),
+    ),
+    Mutant(
+        "gzip-as-it-pleases",
+        "nsqsmart/cli/writing.py",
+        "gzip.compress(data, self._gzip_level)",
+        "gzip.compress(data)",
+        "to-file --gzip-level says how hard to try",
+        (f"{_CLI}::test_gzip_takes_as_much_trouble_as_it_is_told",),
+    ),
+    Mutant(
+        "django-workers-are-ignored",
+        "nsqsmart/contrib/django/consuming.py",
+        "{**shared, **each.options, **own}",
+        "{**shared, **own, **each.options}",
+        "nsq_consume --workers says how many threads a handler has",
+        ("tests/rooms/contrib/django/test_command_flags.py",),
+    ),
+    Mutant(
+        "django-consumes-of-every-alias",
+        f"{_COMMANDS}/nsq_consume.py",
+        'alias=options["alias"],',
+        "alias=None,",
+        "nsq_consume --alias chooses the handlers",
+        ("tests/rooms/contrib/django/test_command_flags.py",),
+    ),
+    Mutant(
+        "django-pings-every-alias",
+        f"{_COMMANDS}/nsq_ping.py",
+        'names = [options["alias"]] if options["alias"] else list(conf.read_aliases())',
+        "names = list(conf.read_aliases())",
+        "nsq_ping --alias asks the servers of that one only",
+        ("tests/rooms/contrib/django/test_command_flags.py",),
+    ),
+    Mutant(
+        "an-async-view-holds-up-the-loop",
+        "nsqsmart/contrib/django/publishing.py",
+        "await sync_to_async(publish)(topic, body, **arguments)",
+        "publish(topic, body, **arguments)",
+        "apublish leaves the event loop to others",
+        (
+            "tests/rooms/contrib/django/test_publish.py"
+            "::test_an_async_view_leaves_the_loop_to_others",
+        ),
+    ),
+    Mutant(
+        "flask-workers-are-ignored",
+        "nsqsmart/contrib/flask/commands.py",
+        "told = {**state.consumer_options(), **each.options, **own}",
+        "told = {**state.consumer_options(), **own, **each.options}",
+        "flask nsq consume --workers says how many threads a handler has",
+        ("tests/rooms/contrib/flask/test_command_flags.py",),
+    ),
+    Mutant(
+        "flask-consumes-of-every-channel",
+        "nsqsmart/contrib/flask/commands.py",
+        'choose(self._handlers(), topic=options["topic"], channel=options["channel"])',
+        'choose(self._handlers(), topic=options["topic"], channel=None)',
+        "flask nsq consume --channel chooses the handlers",
+        ("tests/rooms/contrib/flask/test_command_flags.py",),
+    ),
+)
