@@ -56,11 +56,10 @@ def _try(mutants: Sequence[Mutant], jobs: int, limit: float) -> Iterator[Verdict
     """The verdicts, as they come; each job has a copy of its own."""
     jobs = max(1, min(jobs, len(mutants)))
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
+        copies = [Copy(Path(folder) / str(number)) for number in range(jobs)]
         free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
-        for number in range(jobs):
-            place = Path(folder) / str(number)
-            place.mkdir()
-            free.put(Copy(place))
+        for copy in copies:
+            free.put(copy)
 
         def judge(mutant: Mutant) -> Verdict:
             copy = free.get()
@@ -74,7 +73,10 @@ def _try(mutants: Sequence[Mutant], jobs: int, limit: float) -> Iterator[Verdict
                 for future in as_completed([pool.submit(judge, mutant) for mutant in mutants]):
                     yield future.result()
             finally:
-                pool.shutdown(cancel_futures=True)
+                # Nothing is left to end, unless by Ctrl-C.
+                pool.shutdown(wait=False, cancel_futures=True)
+                for copy in copies:
+                    copy.end()
 
 
 def _report(verdict: Verdict) -> None:

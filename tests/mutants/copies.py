@@ -18,7 +18,16 @@ from tests.helpers import ROOT
 from tests.mutants.mutant import Mutant
 
 _LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".venv", "venv", "build", "dist", "*.egg-info", "__pycache__", ".*_cache"
+    ".git",
+    ".venv",
+    "build",
+    "dist",
+    "*.egg-info",
+    "__pycache__",
+    ".*_cache",
+    ".hypothesis",
+    ".benchmarks",
+    ".coverage*",
 )
 _PASSED, _FAILED = 0, 1
 
@@ -46,11 +55,13 @@ class Copy:
     """A copy of the checkout in *folder*; one mutant at a time."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self.root = folder / "copy"
         self._output = folder / "output"
         shutil.copytree(ROOT, self.root, ignore=_LEFT_OUT)
         # Programs that tests start import what the tests do: what is installed must not win.
         self._environment = os.environ | {"PYTHONPATH": str(self.root)}
+        self._running: subprocess.Popen[bytes] | None = None
         self._check_import(folder)
 
     def _check_import(self, elsewhere: Path) -> None:
@@ -96,7 +107,7 @@ class Copy:
         command = [sys.executable, "-m", "pytest", *options, *tests]
         # A file: whoever inherits a pipe and outlives the tests would keep it open.
         with self._output.open("w") as output:
-            run = subprocess.Popen(
+            self._running = run = subprocess.Popen(
                 command,
                 cwd=self.root,
                 env=self._environment,
@@ -110,10 +121,17 @@ class Copy:
             except subprocess.TimeoutExpired:
                 return None
             finally:
-                # The group: a test that hangs may have started programs.
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(run.pid, signal.SIGKILL)
+                self.end()
                 run.wait()
+                self._running = None
+
+    def end(self) -> None:
+        """End the tests that run, if any; from any thread."""
+        running = self._running
+        if running is not None:
+            # The group: a test that hangs may have started programs.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
 
 
 def _word(mutant: Mutant, code: int | None) -> str:
