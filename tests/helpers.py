@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,9 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "nsqsmart"
+
+# .ci/soak sets it: what repeats in the hope of a rare case does so at its full size.
+SOAK = os.environ.get("NSQSMART_TEST_SOAK") == "1"
 
 
 def eventually(

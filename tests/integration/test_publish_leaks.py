@@ -13,8 +13,11 @@ import nsqsmart
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import PublishError
 from nsqsmart.wire.frames import ERROR, encode_frame
+from tests.helpers import SOAK
 from tests.peers import Peer, Talk, http_answer, http_script
 from tests.scripts import programs
+
+MANY = 1000 if SOAK else 300  # producers made and closed, one after another
 
 CYCLES = """
     import gc, tracemalloc
@@ -42,8 +45,8 @@ CYCLES = """
         pytest.param("original", 0, 1000, id="nsqd"),
         pytest.param("original", 1, 100, id="lookup"),
         pytest.param("redesigned", 1, 100, id="redesigned"),
-        pytest.param("original", 1, 1000, id="lookup, long", marks=pytest.mark.long),
-        pytest.param("redesigned", 1, 1000, id="redesigned, long", marks=pytest.mark.long),
+        pytest.param("original", 1, MANY, id="lookup, long", marks=pytest.mark.long),
+        pytest.param("redesigned", 1, MANY, id="redesigned, long", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.timeout(300)

@@ -25,7 +25,7 @@ from nsqsmart.client.spool_sending import make_publication
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ConfigError, MessageRejected, NotSupported, SpoolError
 from nsqsmart.wire.spool_records import SpoolRecord, scan
-from tests.helpers import ROOT, eventually
+from tests.helpers import ROOT, SOAK, eventually
 
 NOWHERE = "nsq+lookupd://127.0.0.1:1"
 
@@ -538,7 +538,7 @@ def kill_at(folder: Path, names: list[str], chance: random.Random, url: str = NO
 
 @pytest.mark.parametrize(
     "points",
-    [6, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(600)])],
+    [6, pytest.param(200 if SOAK else 60, marks=[pytest.mark.long, pytest.mark.timeout(600)])],
 )
 def test_killed_at_any_moment_nothing_that_was_told_is_lost(cluster, folder, points):
     chance = random.Random(points)
