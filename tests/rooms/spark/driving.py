@@ -22,7 +22,7 @@ def main() -> None:
     told = json.loads(sys.argv[1])
     from nsqsmart.spark import session
 
-    spark = session("driving", spark_ui_enabled="false", **told["session"])
+    spark = session("driving", **told["session"])
     spark.sparkContext.setLogLevel("ERROR")
     frame = spark.readStream.format("nsq").options(**told["options"]).load()
     folder = Path(told["folder"])

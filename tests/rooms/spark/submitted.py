@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 LIMIT = 400
 Point = tuple[str, int, str]
-LOCAL = {"spark_master": "local[2,9]"}
 JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -XX:CICompilerCount=1"
 CHEAP = {
     "spark_ui_enabled": "false",
@@ -35,6 +34,7 @@ CHEAP = {
     "spark_executor_extraJavaOptions": JVM,
 }
 """What costs seconds of CPU in each JVM, and changes nothing that is tested."""
+LOCAL = {"spark_master": "local[2,9]", **CHEAP}
 INTERPRETED = {
     "spark_sql_codegen_wholeStage": "false",
     "spark_sql_codegen_factoryMode": "NO_CODEGEN",
@@ -72,6 +72,7 @@ class Driver:
             "spark_master": "local-cluster[2,1,1024]",
             "spark_task_maxFailures": "9",
             "spark_executor_memory": "512m",
+            **CHEAP,
             **more,
         }
 

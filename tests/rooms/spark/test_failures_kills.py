@@ -15,13 +15,16 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ns
 
 from nsqsmart.embedded import Cluster
 from nsqsmart.embedded.broker.channel import Channel
-from tests.helpers import eventually
+from tests.helpers import SOAK, eventually
 from tests.rooms.spark.submitted import Driver, java_or_skip
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 Publish = Callable[[int], list[bytes]]
 MESSAGES = 1000
+ALL = ["original", "redesigned"]
+# What a task does differs between the dialects; what Spark does around it is the same for both.
+around_a_task = pytest.mark.parametrize("cluster", ALL if SOAK else ALL[1:], indirect=True)
 IN_A_TASK = ["before the slot", "before FIN", "after FIN", "before the end"]
 
 
@@ -68,6 +71,7 @@ def test_python_workers_are_killed(driver: Driver, publish: Publish, finished: l
     check(driver, sent, finished)
 
 
+@around_a_task
 @pytest.mark.parametrize("steps", [IN_A_TASK[:2], IN_A_TASK[2:]])
 def test_executors_are_killed(
     driver: Driver, publish: Publish, finished: list[bytes], steps: list[str]
@@ -99,6 +103,7 @@ def test_the_driver_is_killed_in_a_task(
     check(driver, sent, finished)
 
 
+@around_a_task
 def test_the_driver_is_killed_between_batches(
     driver: Driver, publish: Publish, finished: list[bytes]
 ) -> None:
@@ -112,6 +117,7 @@ def test_the_driver_is_killed_between_batches(
     check(driver, sent, finished)
 
 
+@around_a_task
 def test_the_driver_is_killed_between_the_sink_and_its_commit(
     driver: Driver, publish: Publish, finished: list[bytes]
 ) -> None:
