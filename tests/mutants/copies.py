@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import signal
@@ -101,9 +100,7 @@ class Copy:
 
     def _run(self, tests: tuple[str, ...], limit: float) -> int | None:
         """The exit code of pytest; None if it did not end in time."""
-        options = ["-p", "no:cacheprovider", "-x", "-q", "--timeout=0"]
-        if importlib.util.find_spec("xdist"):
-            options += ["-n", "0"]
+        options = ["-p", "no:cacheprovider", "-x", "-q", "-n", "0", "--timeout=0"]
         command = [sys.executable, "-m", "pytest", *options, *tests]
         # A file: whoever inherits a pipe and outlives the tests would keep it open.
         with self._output.open("w") as output:

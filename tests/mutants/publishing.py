@@ -121,8 +121,8 @@ PUBLISHING: tuple[Mutant, ...] = (
     Mutant(
         "a-pipeline-goes-on",
         "nsqsmart/net/pipeline.py",
-        "            self.over = True\n            self._sink.on_error(self._waiting",
-        "            self._sink.on_error(self._waiting",
+        "        elif frame.type == ERROR:\n            self.over = True\n",
+        "        elif frame.type == ERROR:\n",
         "a pipeline takes nothing more after an error frame",
         ("tests/unit/net/test_pipeline_errors.py",),
     ),
@@ -161,8 +161,8 @@ PUBLISHING: tuple[Mutant, ...] = (
     Mutant(
         "a-failed-lookup-forgets",
         _DIRECTORY,
-        "            if topology:\n                entry.topology = topology",
-        "            entry.topology = topology\n            if topology:",
+        "        before = entry.topology\n",
+        "        before, entry.topology = entry.topology, None\n",
         "the last good picture serves while lookups fail",
         (
             "tests/unit/client/test_directory.py::test_the_last_good_picture_serves_while_lookups_fail",
