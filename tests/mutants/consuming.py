@@ -186,4 +186,12 @@ CONSUMING: tuple[Mutant, ...] = (
         "sample_rate says how many of a hundred messages come",
         ("tests/integration/test_sample_rate.py",),
     ),
+    Mutant(
+        "close-sits-out-a-backoff",
+        "nsqsmart/client/regulator.py",
+        '        """RDY 0 everywhere, for good."""\n',
+        '        __import__("time").sleep(2)\n',
+        "close() waits for no backoff",
+        ("tests/integration/test_connections.py::test_close_waits_for_no_backoff",),
+    ),
 )

@@ -185,6 +185,17 @@ PUBLISHING: tuple[Mutant, ...] = (
         ("tests/integration/test_delays.py",),
     ),
     Mutant(
+        "no-delay-at-all",
+        "nsqsmart/wire/commands.py",
+        'return with_body(f"DPUB {topic} {delay_ms}\\n".encode(), body)',
+        'return with_body(f"DPUB {topic} 0\\n".encode(), body)',
+        "a delayed message comes no sooner than its delay says",
+        (
+            "tests/integration/test_publish_kinds.py"
+            "::test_a_delayed_message_waits_on_an_original_nsqd",
+        ),
+    ),
+    Mutant(
         "a-place-that-is-anothers",
         "nsqsmart/client/receipt.py",
         "offset=self.offset if known and number == 0 else None,",

@@ -88,4 +88,23 @@ SPOOL: tuple[Mutant, ...] = (
         "what is refused when it is sent is set aside",
         ("tests/integration/test_spool.py::test_what_is_refused_later_is_set_aside",),
     ),
+    Mutant(
+        "what-waits-is-thrown-away",
+        _SENDING,
+        "            records = queue.next_window(self._progress, size)",
+        "            records = ()",
+        "a spool that is empty has been sent",
+        (
+            "tests/integration/test_spool.py"
+            "::test_threads_that_publish_all_the_time_come_to_the_end_of_it",
+        ),
+    ),
+    Mutant(
+        "a-delay-is-lost-in-the-spool",
+        _SENDING,
+        "        delay=delay,\n",
+        "        delay=delay and delay // 1_000_000,\n",
+        "a delayed message that was spooled is still one",
+        ("tests/integration/test_spool.py::test_a_delayed_message_is_still_one",),
+    ),
 )
