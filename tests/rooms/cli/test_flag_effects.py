@@ -77,6 +77,8 @@ def test_a_server_has_as_many_nsqds_as_it_is_told(kept, flags, count, tmp_path, 
         urls.append(start(*arguments))
         return urls[-1]
 
+    for port in ("_LOOKUPD_PORT", "_NSQD_PORT"):
+        monkeypatch.setattr(server, port, 0)  # any
     monkeypatch.setattr(server, name, noting)
     monkeypatch.setattr(server.Ending, "wait", look)
     folder = ("--data-path", str(tmp_path)) if kept else ()

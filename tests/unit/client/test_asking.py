@@ -34,8 +34,10 @@ def test_one_that_fails_so_often_is_passed_over(threshold, monkeypatch):
     asked: list[str] = []
     with Peer(failing(asked)) as bad, Peer(lookup_of({0: ("127.0.0.1", 1)})) as good:
         hosts = ",".join("{}:{}".format(*each.address) for each in (bad, good))
-        config = ProducerConfig(lookupd_failure_threshold=threshold, listlookup_interval=0)
+        config = ProducerConfig(
+            lookupd_failure_threshold=threshold, lookupd_request_timeout=30, listlookup_interval=0
+        )
         lookup = make_lookup(Endpoint.parse(f"nsq+lookupd://{hosts}"), config)
         for _ in range(ROUNDS):
-            assert len(lookup.ask("t", WRITE, now + 20).answers) == 1
+            assert len(lookup.ask("t", WRITE, now + 120).answers) == 1
     assert len(asked) == min(threshold, ROUNDS)

@@ -108,5 +108,6 @@ def test_a_server_that_falls_silent_has_no_longer_than_there_is():
         talk.greet(GRANT)
         talk.released.wait(5)
 
-    with pytest.raises(ConnectError, match="did not answer in time"):
+    # Where the machine has no time for us either, not even the IDENTIFY leaves.
+    with pytest.raises(ConnectError, match="did not answer in time|no time left"):
         greet(script, patience=0.2)

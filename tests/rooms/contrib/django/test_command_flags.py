@@ -50,7 +50,7 @@ def test_workers_are_as_many_as_the_command_says(cluster, nsq_settings):
     @handler("orders", "billing", workers=1)
     def bill(message):
         try:
-            met.append(together.wait(3))
+            met.append(together.wait(10))
         except threading.BrokenBarrierError:
             met.append("alone")
 
