@@ -256,8 +256,9 @@ class Directory:
     def _ask(self, topic: str, entry: Entry, deadline: float) -> Topology:
         assert self._lookup is not None  # noqa: S101 - direct addresses never get here
         answers = self._lookup.topic(topic, self._access, deadline)
-        refused = frozenset(entry.refused)
-        return merge(topic, answers, entry.topology, now=monotonic(), refused=refused)
+        # A consumer has its connections; who publishes has this alone.
+        refused, keeps = frozenset(entry.refused), self._access is WRITE
+        return merge(topic, answers, entry.topology, now=monotonic(), refused=refused, keeps=keeps)
 
     def nodes_for_new_topic(self, topic: str, deadline: float) -> tuple[Node, ...]:
         """Where an original cluster takes the first publish of a topic; () on any other."""

@@ -86,6 +86,7 @@ def merge(
     *,
     now: float,
     refused: Collection[Refused] = (),
+    keeps: bool = False,
 ) -> Topology:
     """One picture out of what every lookup answered.
 
@@ -95,6 +96,9 @@ def merge(
     proved that one wrong: a 200 with missing partitions, or none, is partial knowledge, seen for
     seconds after the cluster's store returns (cluster 7). So is a 200 without the partition count,
     which keys are mapped by: the last known one holds.
+
+    With *keeps* original nsqds stay too where no lookup knows any: one that was restarted has
+    forgotten them until they register again. An error proves that one of them is gone.
     """
     found = [answer for answer in answers if answer.state is TopicState.FOUND]
     generation = previous.generation + 1 if previous else 1
@@ -103,7 +107,10 @@ def merge(
     skipped = sum(answer.skipped for answer in answers)
     meta = _meta(found, previous)
     leaders = _kept(previous, refused, meta.partition_num) | _named(found, refused)
-    if not found and not (leaders and any(map(_is_empty, answers))):
+    nodes = _nodes(found)
+    if keeps and not found and _state(answers) is TopicState.UNKNOWN:
+        nodes = _remembered(previous, refused)
+    if not found and not nodes and not (leaders and any(map(_is_empty, answers))):
         return Topology(
             topic,
             _state(answers),
@@ -116,7 +123,7 @@ def merge(
         topic,
         TopicState.FOUND,
         leaders,
-        _nodes(found),
+        nodes,
         meta,
         redesigned,
         generation,
@@ -153,6 +160,11 @@ def _nodes(found: Sequence[LookupAnswer]) -> tuple[Node, ...]:
         if node.address not in led_at and node.dialect is Dialect.ORIGINAL
     }
     return tuple(nodes.values())
+
+
+def _remembered(previous: Topology | None, refused: Collection[Refused]) -> tuple[Node, ...]:
+    nodes = previous.nodes if previous else ()
+    return tuple(node for node in nodes if Refused(None, node.address) not in refused)
 
 
 def _is_empty(answer: LookupAnswer) -> bool:

@@ -17,6 +17,7 @@ from nsqsmart.errors import (
     Outcome,
     PartitionUnavailable,
     PublishFailed,
+    TopicNotExist,
 )
 from nsqsmart.net import resolving
 from tests.helpers import eventually
@@ -378,6 +379,32 @@ def test_a_misspelt_topic_fails_after_two_lookups_a_second_apart(key):
         assert caught.value.outcome is Outcome.NOT_SENT
         assert len(cluster.log.of("GET /lookup")) == 2
         check_free(producer)
+
+
+# --------------------------------------------------------------------------------- forgetting
+
+
+@pytest.mark.parametrize("body", [b'{"channels":[],"producers":[]}', b""], ids=["empty", "404"])
+def test_a_lookup_that_forgot_is_not_believed_while_the_nsqd_answers(body):
+    """One that was restarted knows nothing until the nsqds have registered again."""
+    forgot = http_script(lambda _path: http_answer(200 if body else 404, body))
+    with Peer(healthy) as nsqd:
+        found = answers(nsqd.address)
+        with (
+            Peer(found, found, forgot) as lookup,
+            nsqsmart.Producer(lookup_url(lookup), **POLLS) as producer,
+        ):
+
+            def publishes() -> bool:
+                assert producer.publish("t", b"x", timeout=5).attempts == 1
+                return lookup.accepted > 8
+
+            eventually(publishes)
+            assert producer.health().state == "ready"
+            nsqd.__exit__()
+            # That it is gone, nobody else tells.
+            error = failure(producer, timeout=2)
+            assert isinstance(error, TopicNotExist)
 
 
 # -------------------------------------------------------------------------------- moved leaders

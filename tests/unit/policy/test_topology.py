@@ -84,6 +84,23 @@ def test_an_original_node_that_is_listed_no_more_is_gone() -> None:
     assert picture(NOT_FOUND, previous=before).nodes == ()
 
 
+@pytest.mark.parametrize("forgotten", [[NOT_FOUND], [LookupAnswer(UNKNOWN, {}), NOT_FOUND]])
+def test_original_nodes_stay_for_who_keeps_them_until_an_error_proves_them_gone(forgotten) -> None:
+    def keep(previous: Topology | None, *answers: LookupAnswer, refused=()) -> Topology:
+        return merge("t", answers, previous, now=8.0, refused=refused, keeps=True)
+
+    before = picture(original("a", "b"))
+    kept = keep(before, *forgotten)
+    assert (kept.state, kept.nodes, kept.generation) == (FOUND, before.nodes, 2)
+    left = keep(kept, *forgotten, refused=[gone(None, "a"), gone(0, "b")])
+    assert [node.address.host for node in left.nodes] == ["b"]
+    assert keep(left, *forgotten, refused=[gone(None, "b")]).state is UNKNOWN
+    # A lookup that knows the topic, or why nobody may write, is believed.
+    assert [node.address.host for node in keep(before, original("b"), *forgotten).nodes] == ["b"]
+    assert keep(before, WITHHELD, *forgotten).state is NO_CHANNEL
+    assert keep(None, *forgotten).state is UNKNOWN
+
+
 # Partitions.
 
 
