@@ -83,3 +83,15 @@ def _check(what: str, name: object) -> str:
             "letters, digits, '.', '_' and '-', optionally ending in '#ephemeral'"
         )
     return name
+
+
+def printable(text: str) -> str:
+    """*text* of a peer, fit for a log and a terminal.
+
+    What would end its line, colour it or turn it round is escaped, as in a literal of Python.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )

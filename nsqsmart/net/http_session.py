@@ -22,7 +22,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
 from nsqsmart.errors import ConnectError, DiscoveryError
-from nsqsmart.names import Address
+from nsqsmart.names import Address, printable
 from nsqsmart.net.resolving import Resolved, resolve
 from nsqsmart.net.sockets import NOSIGNAL
 from nsqsmart.net.wires import Wires
@@ -196,4 +196,4 @@ def _explain(error: BaseException, handled: BaseException | None) -> str:
     """
     while (inner := error.__cause__ or error.__context__) and inner is not handled:
         error = inner
-    return f"{type(error).__name__}: {error}"[:200]
+    return printable(f"{type(error).__name__}: {error}")[:200]

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from nsqsmart.errors import DiscoveryError
+from nsqsmart.names import printable
 
 _OK = 200
 _MAX_TEXT = 200
@@ -57,6 +58,6 @@ def count_of(value: Any) -> int:
 
 
 def shown(text: str) -> str:
-    """*text* of a peer, fit for a terminal: cut, and nothing in it that is not printable."""
+    """*text* of a peer, fit for a terminal: cut, and what is not printable is escaped."""
     cut = text[:_MAX_TEXT].strip()
-    return "".join(each if each.isprintable() else "?" for each in cut)
+    return printable(cut)[:_MAX_TEXT]

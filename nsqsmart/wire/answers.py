@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from nsqsmart.errors import ServerError
+from nsqsmart.names import printable
 
 NOT_LEADER = "E_FAILED_ON_NOT_LEADER"
 NOT_WRITABLE = "E_FAILED_ON_NOT_WRITABLE"
@@ -51,14 +52,14 @@ _REFUSED = re.compile(
 def decode_error(data: bytes, secret: bytes = b"") -> ServerError:
     """The error that an error frame carries.
 
-    Codes without ``E_`` exist (``INVALID_TRACE_ID``, ``too much client connections``); the text
-    is cut at 512 characters, because it may quote what the peer was sent. *secret* is among that:
-    it becomes ``***``.
+    Codes without ``E_`` exist (``INVALID_TRACE_ID``, ``too much client connections``). What is
+    not printable is escaped, or it would forge lines of logs. The text is cut at 512 characters,
+    because it may quote what the peer was sent; if *secret* is among that, it becomes ``***``.
     """
     if secret:
         # Before the cut, which might leave the half of it.
         data = data.replace(secret, b"***")
-    text = data[: _MAX_TEXT * 4].decode("utf-8", "backslashreplace")[:_MAX_TEXT]
+    text = printable(data[: _MAX_TEXT * 4].decode("utf-8", "backslashreplace"))[:_MAX_TEXT]
     code, _, detail = text.partition(" ")
     return ServerError(code, detail)
 

@@ -8,8 +8,10 @@ import pytest
 
 import nsqsmart
 from nsqsmart.embedded import Cluster
+from nsqsmart.wire.frames import ERROR, encode_frame
 from tests.helpers import eventually
 from tests.integration.consuming import publish
+from tests.peers import Peer, Talk
 
 
 @pytest.fixture
@@ -67,3 +69,30 @@ def test_a_lookup_that_fails_names_its_topic(cluster, records):
         cluster.kill(cluster.lookupds[0])
         eventually(lambda: producer.publish("t", b"x") and records("lookup of topic"))
     assert records("lookup of topic") == {"nsq_topic": "t"}
+
+
+def test_a_server_forges_no_line(caplog):
+    """Neither by the words of its errors nor by what its lookup says instead of HTTP."""
+    evil = b"\n2026 CRITICAL root pwned\x1b[31m\r\0"
+
+    def nsqd(talk: Talk) -> None:
+        talk.greet()
+        talk.publish()
+        talk.send(encode_frame(ERROR, b"E_" + evil))
+        talk.stall()
+
+    with Peer(nsqd) as peer, nsqsmart.Producer(peer.url, publish_attempts=1) as producer:
+        for publish in (producer.publish, lambda *given: producer.publish_async(*given).result()):
+            with pytest.raises(nsqsmart.PublishError) as caught:
+                publish("t", b"x")
+            assert str(caught.value).isprintable()
+            assert str(caught.value.__cause__).isprintable()
+            assert all(attempt.code.isprintable() for attempt in caught.value.attempts)
+    with Peer(lambda talk: talk.send(evil + b"\n\n")) as lookup:
+        url = "nsq+lookupd://{}:{}".format(*lookup.address)
+        with nsqsmart.Producer(url) as producer, pytest.raises(nsqsmart.PublishError) as caught:
+            producer.publish("t", b"x", timeout=0.5)
+    assert str(caught.value).isprintable()
+    said = [record.getMessage() for record in caplog.records]
+    assert said
+    assert all(each.isprintable() for each in said)

@@ -15,6 +15,7 @@ from nsqsmart.names import (
     check_partition,
     check_topic,
     is_valid_name,
+    printable,
 )
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
@@ -206,3 +207,14 @@ def test_any_text_is_an_address_or_an_error_of_ours(text: str) -> None:
 
 def test_a_dialect_is_its_name() -> None:
     assert [str(dialect) for dialect in Dialect] == ["original", "redesigned"]
+
+
+@given(st.text())
+def test_what_a_peer_says_is_one_line_of_text(text: str) -> None:
+    shown = printable(text)
+    assert shown.isprintable()
+    assert (shown == text) is text.isprintable()
+
+
+def test_what_is_not_printable_is_escaped() -> None:
+    assert printable("a\n\x1b[2J\r\0é\u202e") == "a\\n\\x1b[2J\\r\\x00é\\u202e"

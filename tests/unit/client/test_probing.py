@@ -46,7 +46,7 @@ def test_all_went_well():
 
 def test_what_an_nsqd_says_of_itself_is_shown_without_its_escapes():
     found = probe(greet(version="0.3.7-HA.1\x1b[2J"))
-    assert found.version == "0.3.7-HA.1?[2J"
+    assert found.version == "0.3.7-HA.1\\x1b[2J"
     assert found.dialect is Dialect.REDESIGNED
     assert probe(greet(version="")).dialect is None
 

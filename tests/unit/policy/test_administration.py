@@ -64,7 +64,7 @@ def test_a_success_says_nothing(body):
 
 def test_whoever_answers_anything_else_is_no_nsqd():
     assert judge(200, b"<html>Welcome</html>") == (Verdict.FAILED, "the answer is not JSON")
-    assert judge(502, b"<html>\x1b[2J") == (Verdict.FAILED, "502 <html>?[2J")
+    assert judge(502, b"<html>\x1b[2J") == (Verdict.FAILED, "502 <html>\\x1b[2J")
     assert judge(503, b"") == (Verdict.FAILED, "503")
 
 

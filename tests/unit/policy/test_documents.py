@@ -62,5 +62,5 @@ def test_objects_are_picked_out_of_a_list():
 
 
 def test_what_a_peer_says_cannot_drive_a_terminal():
-    assert shown("  one\x1b[2J\ntwo ") == "one?[2J?two"
+    assert shown("  one\x1b[2J\ntwo ") == "one\\x1b[2J\\ntwo"
     assert shown("x" * 300) == "x" * 200

@@ -33,8 +33,14 @@ def test_vectors(vector: dict) -> None:
         (b"E_X  two", "E_X", " two"),
         (b" E_X", "", "E_X"),
         (b"too much client connections", "too", "much client connections"),
-        (b"E_FIN_FAILED FIN \x00\xff\n\x80 failed", "E_FIN_FAILED", "FIN \0\\xff\n\\x80 failed"),
+        (
+            b"E_FIN_FAILED FIN \x00\xff\n\x80 failed",
+            "E_FIN_FAILED",
+            "FIN \\x00\\xff\\n\\x80 failed",
+        ),
         ("E_X é".encode(), "E_X", "é"),
+        (b"E_\x1b[31m a\r\nb", "E_\\x1b[31m", "a\\r\\nb"),
+        ("E_X \u202eb\u2028".encode(), "E_X", "\\u202eb\\u2028"),
     ],
 )
 def test_the_code_ends_at_the_first_space(data: bytes, code: str, detail: str) -> None:
@@ -61,6 +67,7 @@ def test_a_long_text_is_cut_between_letters(letter: str, length: int) -> None:
 def test_any_data_is_an_error(data: bytes) -> None:
     error = decode_error(data)
     assert " " not in error.code
+    assert str(error).isprintable()
     assert len(error.code) + len(error.detail) <= 512
 
 
