@@ -134,6 +134,10 @@ class PoolTimeout(TransportError, TimeoutError):
     """Every connection to that nsqd was lent to other callers until the deadline."""
 
 
+class TurnTimeout(TransportError, TimeoutError):
+    """Earlier keyed messages of the partition took until the deadline; this one was not sent."""
+
+
 class DiscoveryError(TransportError):
     """No lookup answered, or none knows the topic."""
 

@@ -7,7 +7,7 @@ from collections import deque
 from time import monotonic
 from weakref import ref
 
-from nsqsmart.errors import ClientClosed, PoolTimeout
+from nsqsmart.errors import ClientClosed, TurnTimeout
 from nsqsmart.net.tokens import LOOK_AGAIN, Token
 
 Key = tuple[str, int]
@@ -27,7 +27,7 @@ class Turns:
         self._closed = False
 
     def take(self, key: Key, token: Token, deadline: float) -> None:
-        """Wait for the turn; raises PoolTimeout at *deadline*.
+        """Wait for the turn; raises TurnTimeout at *deadline*.
 
         *token* is of :func:`~nsqsmart.net.tokens.new_token`. Its owner keeps it before he calls,
         and gives it up however the call ends.
@@ -42,7 +42,7 @@ class Turns:
             if token.acquire(timeout=max(0.0, min(left, LOOK_AGAIN))):
                 break
             if left <= LOOK_AGAIN:
-                raise PoolTimeout(
+                raise TurnTimeout(
                     f"partition {key[1]} of {key[0]} was busy with earlier keyed messages"
                 )
         if self._closed:

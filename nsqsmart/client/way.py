@@ -12,9 +12,9 @@ from nsqsmart.errors import (
     ClientClosed,
     OrderingNotSupported,
     PartitionCountChanged,
-    PoolTimeout,
     TopicHasNoChannel,
     TopicNotExist,
+    TurnTimeout,
 )
 from nsqsmart.names import Address
 from nsqsmart.net.tokens import Token, new_token
@@ -156,7 +156,7 @@ class Way:
             fences.pop((self._publication.topic, partition), None)
             return
         if left > self._deadline - monotonic():
-            raise PoolTimeout(
+            raise TurnTimeout(
                 f"partition {partition} is fenced for {left:.1f} s more: a publish got no answer"
             )
         if self._shared.ending.passed(left):

@@ -14,6 +14,7 @@ from nsqsmart.errors import (
     PoolTimeout,
     ServerError,
     TransportError,
+    TurnTimeout,
 )
 from nsqsmart.wire import answers
 
@@ -44,7 +45,7 @@ def judge(error: TransportError, *, keyed: bool, retry_unanswered: bool) -> Verd
     """The table of DESIGN section 5, by row."""
     if isinstance(error, ServerError):
         return _judge_code(error.code, exiting=error.detail.endswith(answers.EXITING))
-    if isinstance(error, PoolTimeout):
+    if isinstance(error, PoolTimeout | TurnTimeout):
         return Verdict(Outcome.NOT_SENT, answered=True, retry=False)
     if isinstance(error, ConnectError):
         return _NOT_SENT._replace(retry=not error.permanent)

@@ -10,7 +10,14 @@ import threading
 import pytest
 
 import nsqsmart
-from nsqsmart.errors import ConfigError, MessageRejected, Outcome, PublishError, PublishTimeout
+from nsqsmart.errors import (
+    ConfigError,
+    MessageRejected,
+    Outcome,
+    PublishError,
+    PublishTimeout,
+    TurnTimeout,
+)
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE, OK_FRAME, RESPONSE, encode_frame
 from tests.integration.publishing import failure
 from tests.peers import Peer, Talk, lookup_of
@@ -298,3 +305,30 @@ def test_a_receipt_that_nobody_asked_for_is_no_success_of_publish_async_either()
         with pytest.raises(PublishError) as caught:
             pending.result()
     assert caught.value.outcome is Outcome.UNCERTAIN
+
+
+@pytest.mark.parametrize("options", [{}, {"uncertain_fence": 30}], ids=["turn", "fence"])
+def test_a_keyed_call_that_waited_for_its_turn_says_so(options):
+    """It is no matter of the pool."""
+    taken, leaders = threading.Event(), {}
+
+    def silent(talk: Talk) -> None:
+        talk.greet()
+        talk.publish()
+        taken.set()
+        talk.stall()
+
+    with Peer(silent) as peer, Peer(lookup_of(leaders)) as lookup:
+        leaders[0] = peer.address
+        url = "nsq+lookupd://{}:{}".format(*lookup.address)
+        with nsqsmart.Producer(url, close_timeout=0, **options) as producer:
+            patience = 0.2 if options else 30
+            first = producer.publish_async("t", b"first", key="k", timeout=patience)
+            assert taken.wait(5)
+            if options:
+                with pytest.raises(PublishError):
+                    first.result()
+            with pytest.raises(PublishTimeout if not options else PublishError) as caught:
+                producer.publish("t", b"second", key="k", timeout=0.2)
+            assert (caught.value.code, caught.value.outcome) == ("TurnTimeout", Outcome.NOT_SENT)
+            assert isinstance(caught.value.__cause__, TurnTimeout)

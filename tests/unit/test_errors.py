@@ -34,6 +34,7 @@ PUBLISH_ERRORS = [each for each in CLASSES if issubclass(each, PublishError)]
         ("ConnectionLost", {"TransportError"}),
         ("ResponseTimeout", {"TransportError", "TimeoutError"}),
         ("PoolTimeout", {"TransportError", "TimeoutError"}),
+        ("TurnTimeout", {"TransportError", "TimeoutError"}),
         ("DiscoveryError", {"TransportError"}),
         ("ProtocolError", {"TransportError"}),
         ("CompressionError", {"ProtocolError"}),
@@ -58,7 +59,7 @@ def test_what_an_error_is(error: str, bases: set[str]) -> None:
 
 def test_a_retry_loop_for_sockets_catches_timeouts_only() -> None:
     caught = {each.__name__ for each in CLASSES if issubclass(each, OSError)}
-    assert caught == {"ResponseTimeout", "PoolTimeout", "PublishTimeout"}
+    assert caught == {"ResponseTimeout", "PoolTimeout", "TurnTimeout", "PublishTimeout"}
 
 
 @pytest.mark.parametrize("error", CLASSES)

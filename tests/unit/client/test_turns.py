@@ -9,7 +9,7 @@ from time import monotonic
 import pytest
 
 from nsqsmart.client.turns import Turns
-from nsqsmart.errors import ClientClosed, PoolTimeout
+from nsqsmart.errors import ClientClosed, TurnTimeout
 from nsqsmart.net.tokens import new_token
 from tests.helpers import eventually
 from tests.interrupts import count_places, interrupted_at
@@ -36,7 +36,7 @@ def test_one_at_a_time_and_partitions_do_not_know_each_other():
     turns = Turns()
     token = take(turns)
     take(turns, OTHER)
-    with pytest.raises(PoolTimeout, match="partition 0 of t"):
+    with pytest.raises(TurnTimeout, match="partition 0 of t"):
         take(turns, patience=0.02)
     turns.give_up(KEY, token)
     take(turns)
@@ -65,7 +65,7 @@ def test_who_came_first_is_served_first():
 def test_who_runs_out_of_time_leaves_the_queue():
     turns = Turns()
     token = take(turns)
-    with pytest.raises(PoolTimeout):
+    with pytest.raises(TurnTimeout):
         take(turns, patience=0)
     assert waiting(turns) == 0
     turns.give_up(KEY, token)
@@ -77,7 +77,7 @@ def test_giving_up_twice_or_a_turn_that_is_not_mine_wakes_nobody():
     token = take(turns)
     turns.give_up(KEY, threading.Lock())
     turns.give_up(OTHER, token)
-    with pytest.raises(PoolTimeout):
+    with pytest.raises(TurnTimeout):
         take(turns, patience=0.02)
     turns.give_up(KEY, token)
     turns.give_up(KEY, token)
@@ -119,7 +119,7 @@ def test_who_dies_in_the_queue_holds_nobody_up():
     turns = Turns()
     token = take(turns)
     dead = new_token()
-    with pytest.raises(PoolTimeout):
+    with pytest.raises(TurnTimeout):
         turns.take(KEY, dead, monotonic())
     del dead
     turns.give_up(KEY, token)
@@ -145,7 +145,7 @@ def test_a_turn_is_never_two_peoples_whoever_gives_up_meanwhile():
         for turn in range(60):
             try:
                 mine = take(turns, patience=0.0003 if (number + turn) % 3 == 0 else 10)
-            except PoolTimeout:
+            except TurnTimeout:
                 continue
             inside[0] += 1
             if inside[0] != 1:

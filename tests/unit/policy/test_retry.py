@@ -19,6 +19,7 @@ from nsqsmart.errors import (
     ServerError,
     TlsRequired,
     TransportError,
+    TurnTimeout,
 )
 from nsqsmart.policy.retry import Retry, Verdict, judge
 
@@ -88,6 +89,7 @@ FREELY = Verdict(NOT_SENT, answered=True, retry=True, moved=True)
         (DiscoveryError("no lookup"), FREELY),
         (TransportError("no leader"), FREELY),
         (PoolTimeout("all lent"), Verdict(NOT_SENT, answered=True, retry=False)),
+        (TurnTimeout("behind others"), Verdict(NOT_SENT, answered=True, retry=False)),
     ],
 )
 @pytest.mark.parametrize("keyed", [False, True])
