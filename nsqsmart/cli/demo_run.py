@@ -110,12 +110,13 @@ class Run:
         ]
 
     def _handle_order(self, message: nsqsmart.Message) -> None:
-        self.work.orders.consume(message.trace_id)
+        self.work.orders.consume(message.trace_id or 0)
 
     def _handle_click(self, message: nsqsmart.Message) -> None:
         ledger = self.work.clicks
-        number = message.trace_id - ledger.first_id
-        if not ledger.consume(message.trace_id) and number in self.work.failing:
+        trace_id = message.trace_id or 0
+        number = trace_id - ledger.first_id
+        if not ledger.consume(trace_id) and number in self.work.failing:
             raise nsqsmart.Requeue(0.01, backoff=False)
 
     def _publish(self, producer: nsqsmart.Producer, share: int) -> None:

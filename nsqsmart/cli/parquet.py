@@ -79,8 +79,8 @@ class ParquetFiles:
             "channel": (text, lambda each: each.channel),
             "partition": (number, lambda each: each.partition),
             "message_id": (text, _id),
-            "internal_id": (whole, lambda each: _redesigned(each, each.internal_id)),
-            "trace_id": (whole, lambda each: _redesigned(each, each.trace_id)),
+            "internal_id": (whole, lambda each: _signed(each.internal_id)),
+            "trace_id": (whole, lambda each: _signed(each.trace_id)),
             "offset": (whole, lambda each: each.offset),
             "size": (number, lambda each: each.size),
             "timestamp": (pa.timestamp("us", tz="UTC"), lambda each: each.timestamp // _MICRO),
@@ -99,8 +99,6 @@ def _id(message: Message) -> str:
     return message.id.hex()
 
 
-def _redesigned(message: Message, value: int) -> int | None:
+def _signed(value: int | None) -> int | None:
     """As a signed number of 64 bits; an original server has none."""
-    if message.partition is None:
-        return None
-    return value if value < 1 << 63 else value - (1 << 64)
+    return value if value is None or value < 1 << 63 else value - (1 << 64)

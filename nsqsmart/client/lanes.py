@@ -69,14 +69,14 @@ class Lane:
         self._follows = False  # another lane, whose message is still in hand
         self._successor: Lane | None = None
         self._order = OrderCheck()
-        self._failing = -1
+        self._failing: int | None = -1
         self._failures = 0
         self._held: Message | None = None
 
     def offer(self, message: Message) -> None:
         """From the reader: deliver now, or behind the one in hand."""
         before = self._order.position
-        order = self._order.judge(message.offset or 0, message.internal_id)
+        order = self._order.judge(message.offset or 0, message.internal_id or 0)
         if order is Order.REWIND:
             log.info(
                 "partition %s goes back to offset %s",

@@ -12,6 +12,7 @@ from nsqsmart.client.delivery import Arrival, Holder, Queue, Rarities, Source
 from nsqsmart.client.requeue import Requeue, check_delay, wish_of
 from nsqsmart.client.trace_log import Life
 from nsqsmart.errors import AlreadyResponded
+from nsqsmart.names import printable
 from nsqsmart.wire import messages as layout
 from nsqsmart.wire.ext import TAG
 
@@ -26,7 +27,7 @@ class Message:
 
     Attributes:
         body: bytes.
-        id: 16 raw bytes; opaque on an original nsqd.
+        id: 16 raw bytes; text on an original nsqd, two numbers on a redesigned one.
         timestamp: nanoseconds since the epoch, when the server took it.
         attempts: deliveries so far, this one included (a redesigned leader counts afresh).
         offset, size: where its record lies in the partition's log; None unless ordered or
@@ -127,14 +128,14 @@ class Message:
         return str(self.subscription.target.address)
 
     @property
-    def internal_id(self) -> int:
-        """The server's number of it, growing within a partition (redesigned)."""
-        return layout.internal_id(self.id)
+    def internal_id(self) -> int | None:
+        """The server's number of it, growing within a partition; None on an original server."""
+        return None if self.partition is None else layout.internal_id(self.id)
 
     @property
-    def trace_id(self) -> int:
-        """What the publisher gave for tracing, or 0 (redesigned)."""
-        return layout.trace_id(self.id)
+    def trace_id(self) -> int | None:
+        """What the publisher gave for tracing, or 0; None on an original server."""
+        return None if self.partition is None else layout.trace_id(self.id)
 
     @property
     def headers(self) -> dict[str, Any]:
@@ -277,7 +278,10 @@ class Message:
 
     def __repr__(self) -> str:
         where = f"{self.topic}/{self.channel}"
-        return f"<Message {self.id.hex()} of {where} attempts={self.attempts} {len(self.body)} B>"
+        # An original server's id is text, by which its own logs know the message.
+        text = self.id.decode("ascii", "backslashreplace") if self.partition is None else None
+        name = self.id.hex() if text is None else printable(text)
+        return f"<Message {name} of {where} attempts={self.attempts} {len(self.body)} B>"
 
 
 class Detailed(Message):

@@ -210,3 +210,18 @@ def test_the_extension_header_is_json_or_nothing(source):
 def test_a_wish_to_requeue_is_an_exception():
     assert (Requeue().delay, Requeue().backoff) == (None, True)
     assert Requeue(3, backoff=False).args == (3, False)
+
+
+def test_on_an_original_server_its_id_is_the_text_that_the_server_knows_it_by():
+    """Its bytes are no numbers: they would be those of letters."""
+
+    class Original(Source):
+        target = Target.at(Node(ADDRESS, ADDRESS), None)
+
+    def made(id_: bytes) -> Message:
+        return Message(Arrival(Original()), 1, 1, id_, b"body")
+
+    message = made(b"0d1e2f3a4b5c6d7e")
+    assert (message.partition, message.internal_id, message.trace_id) == (None, None, None)
+    assert "<Message 0d1e2f3a4b5c6d7e of t/c" in repr(message)
+    assert repr(made(b"\x1b[31m\n\xff9876543")).isprintable()
