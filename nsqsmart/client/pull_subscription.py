@@ -18,7 +18,7 @@ from nsqsmart.client.pull_places import choose_target
 from nsqsmart.client.standing import begin_at, check_start
 from nsqsmart.client.subscribing import (
     Assumptions,
-    check_lifetime,
+    check_connection,
     check_ordered,
     greeting_for,
     is_moved,
@@ -168,7 +168,7 @@ class PullSubscription:
         refused[:] = [Refused(target.partition, target.address)]
         connection = open_connection(target.address, greeting, deadline)
         try:
-            check_lifetime(connection)
+            check_connection(connection)
             connection.exchange(wish.command(), deadline)
         except BaseException:
             connection.close()

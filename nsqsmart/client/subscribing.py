@@ -93,8 +93,14 @@ def check_ordered(topology: Topology, config: ConsumerConfig) -> None:
         )
 
 
-def check_lifetime(connection: Connection) -> None:
-    """Refuse a connection that its nsqd will break in a few seconds (cluster 12)."""
+def check_connection(connection: Connection) -> None:
+    """Refuse one that no message will come by, or that its nsqd soon breaks (cluster 12)."""
+    if connection.grant.max_rdy_count < 1:
+        raise ConnectError(
+            f"{connection.address} grants max_rdy_count 0, so no message can be asked for: "
+            "raise its --max-rdy-count",
+            permanent=True,
+        )
     if connection.expires_at < math.inf:
         raise ConnectError(
             f"{connection.address} breaks TLS connections after 5 s, so nothing can be consumed "

@@ -16,7 +16,7 @@ from nsqsmart.client.holding import Holdings
 from nsqsmart.client.lanes import Host, Lane
 from nsqsmart.client.message import Message
 from nsqsmart.client.standing import Memory, Standings
-from nsqsmart.client.subscribing import check_lifetime
+from nsqsmart.client.subscribing import check_connection
 from nsqsmart.client.trace_log import Line
 from nsqsmart.client.wish import Wish
 from nsqsmart.config import ConsumerConfig
@@ -264,7 +264,7 @@ class Subscription:
         deadline = monotonic() + config.dial_timeout + config.handshake_timeout
         connection = open_connection(self.target.address, wish.greeting, deadline, self.wires)
         self.connection = connection
-        check_lifetime(connection)
+        check_connection(connection)
         self.msg_timeout = connection.grant.msg_timeout
         self.max_msg_timeout = max(connection.grant.max_msg_timeout, self.msg_timeout)
         connection.exchange(wish.command(), monotonic() + config.dial_timeout)

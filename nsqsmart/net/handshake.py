@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import socket as _socket
 import ssl
 from collections.abc import Iterable, Mapping
@@ -219,7 +220,16 @@ def _authorize(talk: _Conversation, greeting: Greeting, grant: Grant, peer: Addr
             permanent=True,
         )
     talk.transport.secret = secret.encode()
-    talk.ask(commands.auth(talk.transport.secret))
+    if not _is_accepted(talk.ask(commands.auth(talk.transport.secret))):
+        raise ProtocolError("the answer to AUTH is neither OK nor a JSON object")
+
+
+def _is_accepted(answer: bytes) -> bool:
+    """Whether it is what nsqd says of a secret that it takes: who it belongs to, in JSON."""
+    try:
+        return answer == OK or isinstance(json.loads(answer), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_loopback(host: str) -> bool:

@@ -16,6 +16,7 @@ from nsqsmart.errors import (
     Outcome,
     PublishError,
     PublishTimeout,
+    SubscribeError,
     TurnTimeout,
 )
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE, OK_FRAME, RESPONSE, encode_frame
@@ -332,3 +333,26 @@ def test_a_keyed_call_that_waited_for_its_turn_says_so(options):
                 producer.publish("t", b"second", key="k", timeout=0.2)
             assert (caught.value.code, caught.value.outcome) == ("TurnTimeout", Outcome.NOT_SENT)
             assert isinstance(caught.value.__cause__, TurnTimeout)
+
+
+def pull(url: str) -> None:
+    with nsqsmart.PullSubscription(url, "t", "c") as subscription:
+        subscription.open(5)
+
+
+def consume(url: str) -> None:
+    with nsqsmart.Consumer("t", "c", print, address=url) as consumer:
+        consumer.start()
+
+
+@pytest.mark.parametrize("subscribe", [pull, consume])
+def test_an_nsqd_that_lets_nobody_ask_for_messages_is_told_of(subscribe):
+    """It is no consumer that is ready, and waits for ever."""
+
+    def script(talk: Talk) -> None:
+        talk.greet(b'{"version":"1.3.0","max_rdy_count":0}')
+        while talk.line():
+            talk.ok()
+
+    with Peer(script) as peer, pytest.raises(SubscribeError, match="max-rdy-count"):
+        subscribe(peer.url)

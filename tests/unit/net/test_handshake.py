@@ -231,6 +231,18 @@ def test_a_secret_that_is_echoed_is_not_said():
     assert SECRET[:4] not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "answer", [b"<html>", b"", b"ok", b'"OK"', b"[]", b"1", b"null", b'{"identity":', b"\xff\xfe"]
+)
+def test_an_answer_to_the_secret_that_is_none_is_no_permission(answer):
+    with pytest.raises(ConnectError, match="AUTH"):
+        greet(authorizing(encode_frame(RESPONSE, answer), []), LOOPBACK[0], auth_secret=SECRET)
+
+
+def test_ok_is_a_permission_too():
+    assert greet(authorizing(OK_FRAME, []), LOOPBACK[0], auth_secret=SECRET)
+
+
 def test_the_secret_goes_to_nobody_who_does_not_ask():
     heard = []
 
