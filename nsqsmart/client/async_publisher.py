@@ -158,6 +158,7 @@ class AsyncPublisher:
             if self._shared.meter is not None:
                 note_settled(self._shared.meter, pending, ok=True)
         self.room.leave(count, size)
+        self._shared.troubles.note_stored(items)
         target = items[0].target if items else None
         if target and self._shared.outages.nodes:
             self._shared.outages.worked(target.address)
@@ -172,6 +173,7 @@ class AsyncPublisher:
         if not item.claim():
             return
         item.succeed(stored)
+        self._shared.troubles.note_stored([item])
         published(item.result(), monotonic() - item.started, self._shared.client_id)
         note_settled(self._shared.meter, item, ok=True)
         self.room.leave(1, len(item.body))

@@ -235,7 +235,7 @@ class Directory:
             topology = self._ask(topic, entry, deadline)
         except DiscoveryError as error:
             failure = str(error)
-            if not self._closed:
+            if not self._closed and entry.may_tell(monotonic()):
                 # Its words: handlers keep what they are given; an error knows the caller's stack.
                 log.warning("lookup of topic %s failed: %s", topic, failure, extra=facts(topic))
         with self._lock:

@@ -30,6 +30,7 @@ class Entry:
         "needed",
         "refused",
         "stale_at",
+        "told_at",
         "topology",
         "waiting",
     )
@@ -48,6 +49,7 @@ class Entry:
         self.waiting: set[Token] = set()
         self.asked_at = -3600.0
         self.stale_at = 0.0
+        self.told_at = 0.0
 
     @property
     def flying(self) -> bool:
@@ -82,6 +84,13 @@ class Entry:
         self.refused.clear()
         self.failures = 0
         self._landed("", now + interval)
+
+    def may_tell(self, now: float) -> bool:
+        """Whether to log that they have not: when it begins, and then rarely."""
+        tell = not self.failure or now >= self.told_at + _LONGEST
+        if tell:
+            self.told_at = now
+        return tell
 
     def fail(self, failure: str, now: float, interval: float) -> None:
         """They have not: the old picture serves, and is asked for less and less often."""

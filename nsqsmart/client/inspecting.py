@@ -90,8 +90,15 @@ def health(machinery: Machinery) -> Health:
     lookups = publisher.directory.failing()
     reasons = [f"{address} does not answer" for address in sorted(avoided)]
     reasons += [f"topic {topic}: {failure}" for topic, failure in sorted(lookups.items())]
-    if not nsqds:
-        return Health("failing" if lookups else "idle", tuple(reasons))
-    if avoided == nsqds:
+    troubles = publisher.troubles
+    reasons += troubles.reasons()
+    if not nsqds and not troubles.topics:
+        # The first message of a new topic goes where no lookup knows it yet.
+        used = any(
+            each.pool_available or each.requests_num for each in publisher.pool.stats().values()
+        )
+        state = "failing" if lookups else "ready" if used else "idle"
+        return Health(state, tuple(reasons))
+    if avoided == nsqds or (troubles.everywhere and troubles.reasons()):
         return Health("failing", tuple(reasons))
     return Health("degraded" if reasons else "ready", tuple(reasons))

@@ -278,10 +278,7 @@ class Message:
 
     def __repr__(self) -> str:
         where = f"{self.topic}/{self.channel}"
-        # An original server's id is text, by which its own logs know the message.
-        text = self.id.decode("ascii", "backslashreplace") if self.partition is None else None
-        name = self.id.hex() if text is None else printable(text)
-        return f"<Message {name} of {where} attempts={self.attempts} {len(self.body)} B>"
+        return f"<Message {_name_of(self)} of {where} attempts={self.attempts} {len(self.body)} B>"
 
 
 class Detailed(Message):
@@ -296,6 +293,13 @@ class Detailed(Message):
         message.offset, message.size = raw.offset, raw.size
         message._ext = raw.ext if raw.ext_version == layout.EXT_JSON else None
         return message
+
+
+def _name_of(message: Message) -> str:
+    """The id as its server's logs have it: text on an original one."""
+    if message.partition is not None:
+        return message.id.hex()
+    return printable(message.id.decode("ascii", "backslashreplace"))
 
 
 def _make_rarities(message: Message) -> Rarities[Message]:

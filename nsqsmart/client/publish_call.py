@@ -23,11 +23,14 @@ from nsqsmart.errors import (
     ClientClosed,
     PoolTimeout,
     PublishError,
+    TopicHasNoChannel,
+    TopicNotExist,
     TransportError,
 )
 from nsqsmart.policy.retry import Retry, Verdict, judge
 from nsqsmart.policy.topology import Refused, Target, Topology
 from nsqsmart.wire import commands
+from nsqsmart.wire.answers import BAD_INPUT
 from nsqsmart.wire.receipts import TracedReceipt
 
 _pack = struct.Struct(">I").pack
@@ -65,6 +68,8 @@ def publish_plain(
     except (TransportError, ClientClosed) as error:
         publication = Publication(topic, (body,))
         return _go_on(shared, publication, route.target, error, (now, deadline))
+    if shared.troubles.topics:
+        shared.troubles.worked(topic)
     if shared.meter is not None:
         shared.meter.published(topic, "ok", 1, len(body), monotonic() - now)
     return route.receipt
@@ -85,6 +90,8 @@ def publish_plain_batch(
     except (TransportError, ClientClosed) as error:
         publication = Publication(topic, bodies, batch=True)
         return _go_on(shared, publication, target, error, (now, deadline))
+    if shared.troubles.topics:
+        shared.troubles.worked(topic)
     if shared.meter is not None:
         size = sum(map(len, bodies))
         shared.meter.published(topic, "ok", len(bodies), size, monotonic() - now)
@@ -191,6 +198,8 @@ class Call:
             batch=publication.batch,
         )
         way.settle_fence(answered=True)
+        if self._shared.troubles.topics:
+            self._shared.troubles.worked(publication.topic)
         return self._receipt(target, stored)
 
     def _receipt(self, target: Target, stored: TracedReceipt | None) -> Receipt:
@@ -213,6 +222,8 @@ class Call:
 
     def _add_history(self, error: PublishError) -> None:
         """What was tried before belongs to an error that ends the call otherwise."""
+        if isinstance(error, TopicNotExist | TopicHasNoChannel):
+            self._note_end(error)
         if self._failed:
             error.outcome, error.answered = self._failed.outcome, self._failed.answered
             error.attempts = self._failed.attempts
@@ -277,8 +288,14 @@ class Call:
         failure.__cause__ = closed
         return failure
 
+    def _note_end(self, error: Exception) -> None:
+        topic = self._publication.topic
+        self._shared.troubles.failed(topic, str(error), monotonic(), ended=True)
+
     def _failure(self, error: TransportError | ClientClosed) -> Exception:
         retry = self._failed or self._shared.new_retry(self._deadline)
+        if not isinstance(error, ClientClosed) and code_of(error) not in BAD_INPUT:
+            self._note_end(error)
         return publish_error(self._publication.topic, retry, error, now=monotonic())
 
 
@@ -301,6 +318,8 @@ def after_failure(
     nsqd = target.name if target else None
     partition = target.partition if target else trial.partition
     attempt = Attempt(nsqd, partition, code_of(error), now - trial.started)
+    if attempt.code not in BAD_INPUT:  # which is a matter of the message
+        shared.troubles.failed(publication.topic, str(error), trial.started)
     silent = not verdict.answered or not error.sent
     if target and silent and not isinstance(error, PoolTimeout):
         shared.lost(target.address, now)

@@ -11,6 +11,7 @@ from nsqsmart.client.directory import Directory
 from nsqsmart.client.facts import facts
 from nsqsmart.client.measuring import Meter
 from nsqsmart.client.routes import Route, make_routes
+from nsqsmart.client.troubles import Troubles
 from nsqsmart.client.turns import Turns
 from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import ProtocolError
@@ -55,6 +56,7 @@ class Publisher:
         """Opens when that is so."""
         self._calls: dict[int, ref[object]] = {}
         self.outages: Outages[Address] = Outages()
+        self.troubles = Troubles()
         self.fences: dict[tuple[str, int | None], float] = {}
         """Until when nothing follows an unanswered keyed command (reliability O4)."""
         self._counts: dict[str, int] = {}

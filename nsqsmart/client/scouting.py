@@ -20,6 +20,7 @@ from nsqsmart.errors import (
     PublishTimeout,
 )
 from nsqsmart.policy.topology import Topology
+from nsqsmart.wire.answers import BAD_INPUT
 
 
 def scout(shared: Publisher, pending: Pending) -> Receipt | PublishError:
@@ -58,6 +59,8 @@ def account(shared: Publisher, pending: Pending) -> PublishError | None:
         note_retry(shared.meter, pending.topic, reason)
         return None
     error = publish_error(pending.topic, pending.retry, reason, now=now)
+    if error.code not in BAD_INPUT:
+        shared.troubles.failed(pending.topic, str(reason), pending.started, ended=True)
     error.__cause__ = reason
     for trace_id in pending.trace_ids:
         elapsed = now - pending.started

@@ -14,7 +14,7 @@ import pytest
 
 import nsqsmart
 from nsqsmart.client import event_loops, machinery, shared_producer
-from nsqsmart.embedded import Cluster
+from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ConnectError, DiscoveryError
 from nsqsmart.metrics import Metrics
 from tests.helpers import ROOT, eventually
@@ -223,3 +223,48 @@ def test_threads_that_begin_at_once_are_one_source_of_figures(cluster, monkeypat
             thread.join(30)
         assert watched == [producer._machinery.get()]
     assert watched == []
+
+
+def test_a_producer_whose_every_call_fails_says_so_until_one_succeeds(caplog):
+    """It said ready, failing, ready, and nothing to the log."""
+    with Cluster(nsqds=1, lookupds=1) as cluster:
+        for topic in ("t", "u"):
+            cluster.create_topic(topic)
+            cluster.create_channel(topic, "c")
+        options = {"publish_timeout": 1.5, "lookupd_min_refresh_interval": 0.1}
+        with nsqsmart.Producer(cluster.url, **options) as producer:
+            producer.publish("t", b"x")
+            cluster.faults.add(faults.on("PUB", times=faults.ALWAYS).reply("E_PUB_FAILED full"))
+            for publish in (producer.publish, lambda *of: producer.publish_async(*of).result()):
+                with pytest.raises(nsqsmart.PublishError):
+                    publish("t", b"x")
+                assert producer.health().state == "failing"
+                assert "topic t for" in producer.health().reasons[0]
+                assert "E_PUB_FAILED" in producer.health().reasons[0]
+            told = [each.getMessage() for each in caplog.records if "topic t" in each.getMessage()]
+            assert len([each for each in told if "is tried again" in each]) == 1
+            cluster.faults.clear()
+            producer.publish("u", b"x")
+            assert producer.health().state == "degraded"
+            producer.publish("t", b"x")
+            assert producer.health() == nsqsmart.Health("ready")
+    assert "topic t works again" in caplog.text
+
+
+def test_a_message_that_is_refused_for_itself_is_no_trouble():
+    with Cluster(dialect="original") as cluster, nsqsmart.Producer(cluster.url) as producer:
+        producer.publish("new", b"x")
+        # No lookup knows the topic yet, perhaps.
+        assert producer.health() == nsqsmart.Health("ready")
+        cluster.faults.add(faults.on("PUB").reply("E_BAD_MESSAGE"))
+        with pytest.raises(nsqsmart.errors.MessageRejected):
+            producer.publish("new", b"x")
+        assert producer.health() == nsqsmart.Health("ready")
+
+
+def test_a_lookup_that_is_away_is_told_of_once(caplog):
+    with nsqsmart.Producer("nsq+lookupd://127.0.0.1:1", lookupd_min_refresh_interval=0.01) as one:
+        with pytest.raises(nsqsmart.PublishError) as caught:
+            one.publish("t", b"x", timeout=0.5)
+        assert len(caught.value.attempts) > 2
+    assert len([each for each in caplog.records if "lookup of topic" in each.getMessage()]) == 1
