@@ -98,8 +98,12 @@ def _no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def our_threads() -> set[threading.Thread]:
-    """The live threads that nsqsmart started."""
-    return {thread for thread in threading.enumerate() if thread.name.startswith("nsqsmart")}
+    """The live threads that nsqsmart started.
+
+    One that an interrupt kept from starting is listed for ever, but it never runs.
+    """
+    every = threading.enumerate()
+    return {each for each in every if each.name.startswith("nsqsmart") and each.is_alive()}
 
 
 def open_sockets() -> set[str]:

@@ -79,15 +79,20 @@ class Directory:
 
     def _refresh_beside(self, topic: str, entry: Entry, seen: int) -> None:
         """Nobody waits for it; where no thread can start any more, it is not worth a wait."""
-        token = new_token()
-        if not self._may_fly(entry, token, seen, 0.0, wait=False):
-            return
-        # Half of it is for asking.
-        deadline = monotonic() + 2 * self._config.lookupd_request_timeout
-        fly = partial(self._fly_and_leave, topic, entry, token, deadline)
-        if not self.beside.do(f"lookup-{topic}", fly):
-            entry.stale_at = monotonic() + self._config.lookupd_min_refresh_interval
-            self._leave(entry, token)
+        token, begun = new_token(), False
+        try:
+            if self._may_fly(entry, token, seen, 0.0, wait=False):
+                # Half of it is for asking.
+                deadline = monotonic() + 2 * self._config.lookupd_request_timeout
+                fly = partial(self._fly_and_leave, topic, entry, token, deadline)
+                begun = self.beside.do(f"lookup-{topic}", fly)
+                if not begun:
+                    shortest = self._config.lookupd_min_refresh_interval
+                    entry.stale_at = monotonic() + shortest
+        finally:
+            # An interrupt may come before the thread runs; it would then keep the token for ever.
+            if not begun:
+                self._leave(entry, token)
 
     def _fly_and_leave(self, topic: str, entry: Entry, token: Token, deadline: float) -> None:
         try:
