@@ -143,9 +143,13 @@ class DiscoveryError(TransportError):
 
 
 class ProtocolError(TransportError):
-    """The peer broke the protocol: garbage, a giant length, an answer nobody asked for."""
+    """The peer broke the protocol: garbage, a giant length, an answer nobody asked for.
+
+    ``permanent`` tells that it speaks another one, and always will: HTTP.
+    """
 
     sent = True
+    permanent = False
 
 
 class CompressionError(ProtocolError):

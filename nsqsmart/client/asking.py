@@ -50,6 +50,11 @@ class Asking:
             for answer in self._lookup.ask(topic, access, deadline).answers
         ]
 
+    @property
+    def place(self) -> tuple[str, bool]:
+        """Where they are, and whether they are those of an original cluster."""
+        return ", ".join(map(str, self._lookup.addresses)), self._lookup.original
+
     def nodes_for_new_topic(self, topic: str, deadline: float) -> tuple[Node, ...]:
         """Where an original cluster takes the first publish of a topic; () on any other."""
         if not self._lookup.original:

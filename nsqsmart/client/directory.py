@@ -52,7 +52,7 @@ class Directory:
         self._direct = () if endpoint.discovers else endpoint.addresses
         self._meter: Meter | None = make_meter(config)
         asks = endpoint.discovers
-        self._lookup = Asking(endpoint, config, wires, self._meter) if asks else None
+        self.asking = Asking(endpoint, config, wires, self._meter) if asks else None
         self._lock = threading.Lock()  # guards the entries
         self._entries: dict[str, Entry] = {}
         self._closed = False
@@ -259,21 +259,21 @@ class Directory:
             self.on_gone(gone.difference(*map(_addresses, self.pictures().values())))
 
     def _ask(self, topic: str, entry: Entry, deadline: float) -> Topology:
-        assert self._lookup is not None  # noqa: S101 - direct addresses never get here
-        answers = self._lookup.topic(topic, self._access, deadline)
+        assert self.asking is not None  # noqa: S101 - direct addresses never get here
+        answers = self.asking.topic(topic, self._access, deadline)
         # A consumer has its connections; who publishes has this alone.
         refused, keeps = frozenset(entry.refused), self._access is WRITE
         return merge(topic, answers, entry.topology, now=monotonic(), refused=refused, keeps=keeps)
 
     def nodes_for_new_topic(self, topic: str, deadline: float) -> tuple[Node, ...]:
         """Where an original cluster takes the first publish of a topic; () on any other."""
-        return self._lookup.nodes_for_new_topic(topic, deadline) if self._lookup else ()
+        return self.asking.nodes_for_new_topic(topic, deadline) if self.asking else ()
 
     def nodes(self, deadline: float) -> tuple[Address, ...]:
         """Every nsqd: those named by hand, or all that the lookups know."""
-        if self._lookup is None:
+        if self.asking is None:
             return self._direct
-        return tuple(node.address for node in self._lookup.nodes(deadline))
+        return tuple(node.address for node in self.asking.nodes(deadline))
 
     def pictures(self) -> dict[str, Topology]:
         """What is known of every topic that was asked for."""

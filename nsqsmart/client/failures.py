@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nsqsmart.errors import (
     ClientClosed,
+    ConnectionLost,
     MessageRejected,
     NotAuthorized,
     NotSupported,
@@ -22,6 +23,14 @@ _HINTS = {
     answers.TOPIC_NOT_EXIST: "create the topic, or check its name",
     "E_AUTH_FIRST": "give auth_secret",
     "E_UNAUTHORIZED": "the secret does not permit publishing to this topic",
+    "ConnectError": "check that an nsqd listens there (TCP, usually 4150) and lets this host in",
+    "TlsRequired": "nsqs:// and nsqs+lookupd:// use TLS, nsq:// and nsq+lookupd:// do not",
+    "ResponseTimeout": "it may be stored; see how busy that nsqd is, or raise response_timeout",
+    "ConnectionLost": "it may be stored; see in the log of that nsqd why it hung up",
+    "PoolTimeout": "raise pool_size, or publish from fewer threads",
+    "TurnTimeout": "messages of one partition go one by one: spread them over more keys",
+    "DiscoveryError": "check that an nsqlookupd listens there (HTTP, usually 4161)",
+    "NoLeader": "its nsqd is down, or another one is about to lead: try again in half a minute",
     "E_BAD_MESSAGE": "the body exceeds the server's --max-msg-size, or is malformed",
 }
 
@@ -47,8 +56,14 @@ def publish_error(topic: str, retry: Retry, error: NsqError, *, now: float) -> P
         answered=retry.answered,
         code=code,
         attempts=retry.attempts,
-        hint=_HINTS.get(code, ""),
+        hint=_hint(error),
     )
+
+
+def _hint(error: NsqError) -> str:
+    """One line that says what to do, where the error itself does not."""
+    hint = _HINTS.get(code_of(error), "")
+    return "" if isinstance(error, ConnectionLost) and not error.sent else hint
 
 
 def _kind(error: NsqError, retry: Retry, now: float) -> type[PublishError]:

@@ -22,6 +22,7 @@ from nsqsmart.errors import (
     Attempt,
     ClientClosed,
     PoolTimeout,
+    ProtocolError,
     PublishError,
     TopicHasNoChannel,
     TopicNotExist,
@@ -308,6 +309,13 @@ class Trial(NamedTuple):
     started: float
 
 
+def _others_are_well(shared: Publisher, trial: Trial, now: float) -> bool:
+    """Whether there is another node for the message: this one is no nsqd, and never will be."""
+    picture = shared.directory.pictures().get(trial.publication.topic)
+    bad = shared.outages.avoided(now) | {trial.target and trial.target.address}
+    return any(each.address not in bad for each in (picture.targets if picture else ()))
+
+
 def after_failure(
     shared: Publisher, trial: Trial, retry: Retry, error: TransportError, now: float
 ) -> tuple[Retry, Verdict]:
@@ -315,6 +323,8 @@ def after_failure(
     publication, target = trial.publication, trial.target
     unanswered = shared.config.retry_unanswered
     verdict = judge(error, keyed=publication.keyed, retry_unanswered=unanswered)
+    if target and not publication.keyed and isinstance(error.__cause__, ProtocolError):
+        verdict = verdict._replace(retry=verdict.retry or _others_are_well(shared, trial, now))
     nsqd = target.name if target else None
     partition = target.partition if target else trial.partition
     attempt = Attempt(nsqd, partition, code_of(error), now - trial.started)

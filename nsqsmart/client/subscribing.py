@@ -12,6 +12,7 @@ from nsqsmart.errors import (
     NotAuthorized,
     NsqError,
     OrderingNotSupported,
+    ProtocolError,
     ServerError,
     SubscribeError,
 )
@@ -130,6 +131,8 @@ def permanent_error(reason: NsqError, topic: str, channel: str) -> SubscribeErro
         if reason.code in answers.MOVED or is_mismatch(reason):
             return None
         return SubscribeError(what, code=reason.code)
-    if isinstance(reason, ConnectError) and reason.permanent:
+    # Who is no nsqd at all may stand beside some that are.
+    is_nsqd = not isinstance(reason.__cause__, ProtocolError)
+    if isinstance(reason, ConnectError) and reason.permanent and is_nsqd:
         return SubscribeError(what, code=type(reason).__name__)
     return None

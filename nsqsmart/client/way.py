@@ -25,6 +25,13 @@ from nsqsmart.policy.topology import Target, Topology
 log = logging.getLogger("nsqsmart")
 
 _UNKNOWN_LOOKUPS = 2
+_NO_TOPIC = (
+    "check its name; a redesigned cluster does not create topics by itself: Admin.create_topic"
+)
+_NO_NSQD = (
+    "no nsqd has registered there, or the first message would create it: check that address, and "
+    "that each nsqd has --lookupd-tcp-address"
+)
 
 
 class Way:
@@ -177,9 +184,9 @@ class Way:
         if nodes:
             self._keep_to_partition(topology)
         self._unknown_in |= {topology.generation}
+        asking = self._shared.directory.asking
+        where, original = asking.place if asking else ("nobody", True)
+        unknown = f"no nsqlookupd knows topic {topic!r} (asked: {where})"
         if len(self._unknown_in) >= _UNKNOWN_LOOKUPS:
-            raise TopicNotExist(
-                f"no nsqlookupd knows topic {topic!r}",
-                hint="check its name; a redesigned cluster does not create topics by itself",
-            )
-        raise NoLeader(f"no nsqlookupd knows topic {topic!r}")
+            raise TopicNotExist(unknown, hint=_NO_NSQD if original else _NO_TOPIC)
+        raise NoLeader(unknown)

@@ -163,7 +163,8 @@ def shake_hands(
         _compress(talk, transport, greeting, grant)
         _authorize(talk, greeting, grant, socket.peer)
     except (ConnectionLost, ResponseTimeout, ProtocolError) as error:
-        raise ConnectError(f"handshake with {socket.peer}: {error}") from error
+        wrong = isinstance(error, ProtocolError) and error.permanent
+        raise ConnectError(f"handshake with {socket.peer}: {error}", permanent=wrong) from error
     except ServerError as error:
         if error.code in UNAUTHORIZED:
             raise

@@ -26,6 +26,7 @@ _MAX_VERSION = 100
 _MAX_NODES = 1024
 _MAX_PEERS = 16
 _UNKNOWN_TOPIC = frozenset({"TOPIC_NOT_FOUND", "Key not found"})
+_NO_SUCH_PATH = "NOT_FOUND"
 _NO_CHANNEL = "Topic has no channel"
 _BROADCAST = IPv4Address("255.255.255.255")
 # Whatever ipaddress lets pass behind the % of an IPv6 scope.
@@ -94,6 +95,11 @@ def parse_lookup(status: int, body: bytes) -> LookupAnswer:
     """Read the answer to ``/lookup``; raises :class:`DiscoveryError` if it is none."""
     status, data, text = unwrap(status, body)
     if status != _OK:
+        if status == _NOT_FOUND and text == _NO_SUCH_PATH:
+            raise DiscoveryError(
+                "it has no /lookup, so it is no nsqlookupd: is it the HTTP port of an nsqd? "
+                "nsqlookupd's is usually 4161"
+            )
         if text in _UNKNOWN_TOPIC or (status == _NOT_FOUND and not text.startswith(_NO_CHANNEL)):
             return LookupAnswer(TopicState.UNKNOWN, {})
         if text.startswith(_NO_CHANNEL):

@@ -96,9 +96,12 @@ def check_size(size: int, max_frame_size: int) -> None:
     if size < _TYPE_SIZE:
         raise ProtocolError(f"frame size {size} is less than {_TYPE_SIZE}: the peer is no nsqd")
     if size > max_frame_size:
-        raise ProtocolError(
-            f"frame of {size} bytes exceeds max_frame_size={max_frame_size}{_looks_like_http(size)}"
+        said = _looks_like_http(size)
+        error = ProtocolError(
+            f"frame of {size} bytes exceeds max_frame_size={max_frame_size}{said}"
         )
+        error.permanent = bool(said)
+        raise error
 
 
 def check_type(frame_type: int) -> None:

@@ -426,3 +426,48 @@ def test_a_call_that_a_moved_leader_ends_has_the_next_one_look_up(cluster, optio
         with pytest.raises(PublishFailed, match="E_FAILED_ON_NOT_LEADER"):
             publish(producer, b"refused")
         assert publish(producer, b"after").nsqd == leader.name
+
+
+# -------------------------------------------------------------------------------- wrong addresses
+
+
+def test_where_a_topic_was_looked_for_and_what_to_do_is_said():
+    with Cluster(lookupds=1) as cluster, nsqsmart.Producer(cluster.url) as producer:
+        error = failure(producer, timeout=5)
+    assert isinstance(error, TopicNotExist)
+    assert str(cluster.lookupds[0].name) in str(error)
+    assert "create_topic" in error.hint
+    with (
+        Cluster(dialect="original", nsqds=0, lookupds=1) as cluster,
+        nsqsmart.Producer(cluster.url) as producer,
+    ):
+        error = failure(producer, timeout=5)
+    assert isinstance(error, TopicNotExist)
+    assert "no nsqd has registered" in error.hint
+
+
+def test_the_http_port_of_an_nsqd_is_no_lookup():
+    with Cluster(dialect="original", nsqds=1, lookupds=1) as cluster:
+        url = "nsq+lookupd://{}:{}".format(*cluster.nsqds[0].http_address)
+        with nsqsmart.Producer(url) as producer:
+            error = failure(producer, timeout=0.5)
+    assert "HTTP port of an nsqd" in str(error)
+    assert "4161" in error.hint
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_port_that_speaks_http_ends_a_call_at_once(asynchronous):
+    def publish(producer: nsqsmart.Producer) -> nsqsmart.Receipt:
+        if asynchronous:
+            return producer.publish_async("t", b"x", timeout=60).result()
+        return producer.publish("t", b"x", timeout=60)
+
+    with (
+        Peer(lambda talk: talk.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as web,
+        nsqsmart.Producer(web.url) as producer,
+        in_time(1),
+        pytest.raises(PublishFailed, match="speaks HTTP") as caught,
+    ):
+        publish(producer)
+    assert len(caught.value.attempts) == 1
+    assert "4150" in caught.value.hint

@@ -68,8 +68,8 @@ class Lookups:
 def make(answer: LookupAnswer | None, **options: object) -> tuple[Directory, Lookups]:
     options = {"lookupd_min_refresh_interval": 0.01} | options
     made = Directory(Endpoint.parse("nsq+lookupd://l:4161"), ProducerConfig(**options), WRITE)
-    assert made._lookup is not None
-    made._lookup._lookup = lookups = Lookups(answer)
+    assert made.asking is not None
+    made.asking._lookup = lookups = Lookups(answer)
     return made, lookups
 
 

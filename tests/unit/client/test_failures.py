@@ -10,6 +10,7 @@ from nsqsmart.errors import (
     ClientClosed,
     ConnectError,
     ConnectionLost,
+    DiscoveryError,
     MessageRejected,
     NotAuthorized,
     NotSupported,
@@ -19,7 +20,10 @@ from nsqsmart.errors import (
     PoolTimeout,
     PublishFailed,
     PublishTimeout,
+    ResponseTimeout,
     ServerError,
+    TlsRequired,
+    TurnTimeout,
 )
 from nsqsmart.policy.retry import Retry, judge
 
@@ -85,6 +89,25 @@ def test_what_can_be_done_is_said():
     found = publish_error("t", tried(error), error, now=1.0)
     assert "check its name" in found.hint
     assert found.hint in str(found)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ConnectError("refused"), "4150"),
+        (TlsRequired("it insists on TLS"), "nsqs://"),
+        (ResponseTimeout("silence"), "may be stored"),
+        (ConnectionLost("reset", sent=True), "may be stored"),
+        (ConnectionLost("reset"), ""),
+        (PoolTimeout("busy"), "pool_size"),
+        (TurnTimeout("busy"), "keys"),
+        (DiscoveryError("silence"), "4161"),
+    ],
+)
+def test_every_failure_of_the_network_has_a_hint(error, said):
+    found = publish_error("t", tried(error), error, now=1.0)
+    assert said in found.hint
+    assert bool(said) is bool(found.hint)
 
 
 def test_a_client_that_closes_meanwhile_is_a_failure_with_nothing_sent():
