@@ -55,7 +55,7 @@ class Troubles:
             self._working.discard(topic)
             trouble.reason = reason
             trouble.ended |= ended
-            tell = not trouble.told and now >= trouble.since + _QUIET
+            tell = not ended and not trouble.told and now >= trouble.since + _QUIET
             trouble.told |= tell
         if tell:
             log.warning(

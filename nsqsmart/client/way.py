@@ -25,9 +25,7 @@ from nsqsmart.policy.topology import Target, Topology
 log = logging.getLogger("nsqsmart")
 
 _UNKNOWN_LOOKUPS = 2
-_NO_TOPIC = (
-    "check its name; a redesigned cluster does not create topics by itself: Admin.create_topic"
-)
+_NO_TOPIC = "check its name; a redesigned cluster does not create topics by itself"
 _NO_NSQD = (
     "no nsqd has registered there, or the first message would create it: check that address, and "
     "that each nsqd has --lookupd-tcp-address"

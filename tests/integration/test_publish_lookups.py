@@ -436,7 +436,7 @@ def test_where_a_topic_was_looked_for_and_what_to_do_is_said():
         error = failure(producer, timeout=5)
     assert isinstance(error, TopicNotExist)
     assert str(cluster.lookupds[0].name) in str(error)
-    assert "create_topic" in error.hint
+    assert "does not create topics" in error.hint
     with (
         Cluster(dialect="original", nsqds=0, lookupds=1) as cluster,
         nsqsmart.Producer(cluster.url) as producer,
