@@ -11,7 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from xdist.remote import Producer
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.helpers import ROOT, eventually
 
@@ -28,32 +28,48 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 WORKERS_PER_CORE = 4
 MOST_WORKERS = 32
 
+# Other files have one worker each. These share what is costly: a JVM with a Spark session, Django
+# with PostgreSQL.
+SHARING = {
+    "tests/rooms/spark/jobs/": "spark",
+    "tests/rooms/spark/test_spark.py": "spark",
+    "tests/rooms/spark/test_failures_spark.py": "spark",
+    "tests/rooms/contrib/django/test_project.py": "django-project",
+    "tests/rooms/contrib/django/test_docs.py": "django-project",
+    "tests/rooms/contrib/django/": "django",
+}
+
+# Long tests that share a built site, or one environment.
+LONG_TOGETHER = {"tests/test_docs_build.py"}
+
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Workers for ``-n auto``: none for a single file, which one process runs sooner."""
-    if len(config.args) == 1 and config.args[0].partition("::")[0].endswith(".py"):
-        return 0
-    return min(WORKERS_PER_CORE * (os.cpu_count() or 1), MOST_WORKERS)
+    """Workers for ``-n auto``: none for a single file, and none for real servers.
+
+    One process runs a file sooner. Clusters of real servers have fixed ports.
+    """
+    single = len(config.args) == 1 and config.args[0].partition("::")[0].endswith(".py")
+    real = any(os.environ.get(f"NSQSMART_TEST_{each}_BIN") for each in ("NSQ", "YZ"))
+    return 0 if single or real else min(WORKERS_PER_CORE * (os.cpu_count() or 1), MOST_WORKERS)
 
 
-class ByWhatTheyShare(LoadGroupScheduling):
-    """A file goes to one worker, with its fixtures; so does a mark ``xdist_group``."""
+class ByWhatTheyShare(LoadScopeScheduling):
+    """Tests of one file run in one worker, with its fixtures; long tests run where there is room.
+
+    By path, for xdist's own groups change ids in a way that pytest 9 does not see.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        """The unit that the test belongs to: its group, or else its file."""
-        return super()._split_scope(nodeid).partition("::")[0]
+        """The unit that the test belongs to."""
+        path = nodeid.partition("::")[0]
+        if self.config.option.markexpr == "long" and path not in LONG_TOGETHER:
+            return nodeid
+        return next((unit for prefix, unit in SHARING.items() if path.startswith(prefix)), path)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByWhatTheyShare:
-    """Tests that share something run in one worker (``--dist`` is not looked at)."""
+    """Tests that share something run in one worker; ``--dist`` is not looked at."""
     return ByWhatTheyShare(config, log)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker has all tests on real servers: their clusters use fixed ports and much memory."""
-    for item in items:
-        if item.get_closest_marker("real"):
-            item.add_marker(pytest.mark.xdist_group("real"))
 
 
 _FAILED = pytest.StashKey[bool]()

@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 TOPIC, CHANNEL = "orders", "archive"
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that use the session stay in one process: a JVM for each is seconds of CPU."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(params=["original", "redesigned"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Two nsqds; the topic is on both, or has two partitions."""

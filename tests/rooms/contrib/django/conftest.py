@@ -28,15 +28,6 @@ def sqlite(path: object) -> dict[str, Any]:
     }
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is made once, a project or databases with a server, is made in one process."""
-    for item in items:
-        for fixture, group in {"template": "django-project", "_django": "django"}.items():
-            if fixture in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The host of a PostgreSQL, or "" where there is none."""
