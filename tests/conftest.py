@@ -10,10 +10,20 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
+from tests.distribution import (
+    pytest_xdist_auto_num_workers,
+    pytest_xdist_make_scheduler,
+    pytest_xdist_setupnodes,
+    share_bytecode,
+)
 from tests.helpers import ROOT, eventually
+
+__all__ = [
+    "pytest_xdist_auto_num_workers",
+    "pytest_xdist_make_scheduler",
+    "pytest_xdist_setupnodes",
+]
 
 # No timed tests: a busy machine must not turn an example red.
 hypothesis.settings.register_profile("nsqsmart", deadline=None, print_blob=True)
@@ -24,53 +34,7 @@ hypothesis.settings.load_profile("nsqsmart")
 # What a shell starts in the background ignores SIGINT, and so would all programs of the tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Most tests wait for a server or a thread: more workers than cores.
-WORKERS_PER_CORE = 4
-MOST_WORKERS = 32
-
-# Other files have one worker each. These share what is costly: a JVM with a Spark session, Django
-# with PostgreSQL.
-SHARING = {
-    "tests/rooms/spark/jobs/": "spark",
-    "tests/rooms/spark/test_spark.py": "spark",
-    "tests/rooms/spark/test_failures_spark.py": "spark",
-    "tests/rooms/contrib/django/test_project.py": "django-project",
-    "tests/rooms/contrib/django/test_docs.py": "django-project",
-    "tests/rooms/contrib/django/": "django",
-}
-
-# Long tests that share a built site, or one environment.
-LONG_TOGETHER = {"tests/test_docs_build.py"}
-
-
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Workers for ``-n auto``: none for a single file, and none for real servers.
-
-    One process runs a file sooner. Clusters of real servers have fixed ports.
-    """
-    single = len(config.args) == 1 and config.args[0].partition("::")[0].endswith(".py")
-    real = any(os.environ.get(f"NSQSMART_TEST_{each}_BIN") for each in ("NSQ", "YZ"))
-    return 0 if single or real else min(WORKERS_PER_CORE * (os.cpu_count() or 1), MOST_WORKERS)
-
-
-class ByWhatTheyShare(LoadScopeScheduling):
-    """Tests of one file run in one worker, with its fixtures; long tests run where there is room.
-
-    By path, for xdist's own groups change ids in a way that pytest 9 does not see.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        """The unit that the test belongs to."""
-        path = nodeid.partition("::")[0]
-        if self.config.option.markexpr == "long" and path not in LONG_TOGETHER:
-            return nodeid
-        return next((unit for prefix, unit in SHARING.items() if path.startswith(prefix)), path)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByWhatTheyShare:
-    """Tests that share something run in one worker; ``--dist`` is not looked at."""
-    return ByWhatTheyShare(config, log)
-
+share_bytecode()
 
 _FAILED = pytest.StashKey[bool]()
 _KEPT = ("NSQSMART_TEST_", "NSQSMART_REQUIRE")
