@@ -70,7 +70,7 @@ def answers_until_ok(client: RawClient, command: bytes) -> list[str]:
 
 
 def test_create_slow(connect) -> None:
-    with Cluster(nsqds=2, lookupds=2, create_delay=2.0) as cluster:
+    with Cluster(nsqds=2, lookupds=2, create_delay=3.0) as cluster:
         address = cluster.lookupds[0].http_address
         target = "/topic/create?topic=t&partition_num=1&replicator=1"
         assert http("POST", address, target) == (200, "")
@@ -88,11 +88,16 @@ def test_create_slow(connect) -> None:
 
 
 def test_a_leader_that_is_not_ready_refuses_sub_too(connect) -> None:
-    with Cluster(nsqds=1, create_delay=2.0) as cluster:
+    # Each answer is given for seconds: a busy machine may ask only once in one.
+    with Cluster(nsqds=1, create_delay=5.0) as cluster:
         cluster.create_topic("t")
         seen = set()
-        while "OK" not in seen:
+
+        def is_ready() -> bool:
             seen.add(answer(connect(cluster.nsqds[0]), commands.sub("t", "c", 0)))
+            return "OK" in seen
+
+        eventually(is_ready, timeout=30, every=0.1)
         assert seen == {NOT_LEADER, NOT_WRITABLE, "OK"}
 
 
