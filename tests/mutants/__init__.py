@@ -5,6 +5,7 @@ and fails if one survives. The lists are by area; ``tests/architecture/test_muta
 every one still applies.
 """
 
+from tests.mutants.answers import ANSWERS
 from tests.mutants.consuming import CONSUMING
 from tests.mutants.mutant import Mutant
 from tests.mutants.publishing import PUBLISHING
@@ -13,4 +14,12 @@ from tests.mutants.security import SECURITY
 from tests.mutants.spool import SPOOL
 from tests.mutants.wire import WIRE
 
-MUTANTS: tuple[Mutant, ...] = (*PUBLISHING, *CONSUMING, *WIRE, *SECURITY, *SPOOL, *ROOMS)
+MUTANTS: tuple[Mutant, ...] = (
+    *PUBLISHING,
+    *ANSWERS,
+    *CONSUMING,
+    *WIRE,
+    *SECURITY,
+    *SPOOL,
+    *ROOMS,
+)
