@@ -185,4 +185,12 @@ ANSWERS: tuple[Mutant, ...] = (
         "a message of an original server has no internal id",
         ("tests/unit/client/test_message.py",),
     ),
+    Mutant(
+        "an-nsqd-passes-for-a-lookup",
+        "nsqsmart/policy/lookup_answers.py",
+        "if status == _NOT_FOUND and text == _NO_SUCH_PATH:",
+        "if False:",
+        "the HTTP port of an nsqd that is given as a lookup is told as that",
+        ("tests/unit/policy/test_lookup_answers.py",),
+    ),
 )

@@ -335,6 +335,12 @@ def test_a_wrapped_status_of_the_wrong_type_is_not_believed(code: object) -> Non
         parse_lookup(500, body)
 
 
+def test_the_http_port_of_an_nsqd_is_told_as_that() -> None:
+    # An nsqd has no /lookup; an nsqlookupd that does not know the topic says TOPIC_NOT_FOUND.
+    with pytest.raises(DiscoveryError, match="the HTTP port of an nsqd"):
+        parse_lookup(404, dump({"message": "NOT_FOUND"}))
+
+
 def test_an_envelope_has_both_keys() -> None:
     body = {"status_code": 500, "producers": [entry()]}
     assert parse_lookup(200, dump(body)).state is TopicState.FOUND
