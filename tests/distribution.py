@@ -13,7 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.helpers import ROOT
 
 # Most tests wait for a server or a thread: more workers than cores.
-WORKERS_PER_CORE = 4
+WORKERS_PER_CORE = 3
 MOST_WORKERS = 32
 
 # Other files have one worker each. These share what is costly: a JVM with a Spark session (two of
