@@ -90,5 +90,5 @@ class ByWhatTheyShare(LoadScopeScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByWhatTheyShare:
-    """Tests that share something run in one worker; ``--dist`` is not looked at."""
+    """Tests that share something run in one worker, whatever ``--dist`` says."""
     return ByWhatTheyShare(config, log)

@@ -1,4 +1,4 @@
-"""Work that nobody waits for, on transient daemon threads."""
+"""Background work on daemon threads, each of which ends with its work."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from nsqsmart.net.threads import Thread, spawn
 
 
 class Beside:
-    """The threads of one client: each ends with its work, and none is started ahead of it."""
+    """The background threads of one client; none is started before there is work."""
 
     def __init__(self) -> None:
         self._threads: tuple[Thread, ...] = ()
 
     def do(self, name: str, call: Callable[[], object]) -> bool:
-        """Have *call* made; whether it will be, for a process that ends starts no thread."""
+        """Run *call* in a thread; False if none can start, as in a process that ends."""
         try:
             thread = spawn(name, call)
         except RuntimeError:
@@ -24,7 +24,7 @@ class Beside:
         return True
 
     def join(self, seconds: float) -> None:
-        """Let them end, for so long at most."""
+        """Wait at most *seconds* until the threads have ended."""
         until = monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, until - monotonic()))

@@ -35,8 +35,8 @@ class Directory:
     """Keeps one immutable :class:`Topology` per topic.
 
     A refresh is single flight: whoever needs it meanwhile waits for its result. When every lookup
-    fails the last good picture serves. For who publishes, a picture that is merely old is renewed
-    on a transient thread, so that lookups that hang cost nobody time; no thread stays.
+    fails the last good picture serves. A producer's picture that is merely old is renewed on
+    a transient thread, so that a lookup that hangs delays no publish.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Directory:
         return self.refresh(topic, seen, deadline, wait=not seen)
 
     def _refresh_beside(self, topic: str, entry: Entry, seen: int) -> None:
-        """Nobody waits for it; where no thread can start any more, it is not worth a wait."""
+        """Renew the picture on a thread; where none can start, the old one goes on serving."""
         token, begun = new_token(), False
         try:
             if self._may_fly(entry, token, seen, 0.0, wait=False):
@@ -182,7 +182,7 @@ class Directory:
     def doubt(self, topic: str, refused: Refused | None, *, lost: bool = True) -> None:
         """The next call looks up, whatever becomes of this: *refused* was proved wrong.
 
-        None is a leader that is missing. *lost*: it does not answer; nobody shall try it before.
+        None is a leader that is missing. *lost*: it does not answer; no call tries it before.
         """
         with self._lock:
             entry = self._entries.get(topic)
@@ -302,7 +302,7 @@ def poll_interval(topology: Topology, config: ClientConfig) -> float:
 
 
 def _interval(topology: Topology, config: ClientConfig) -> float:
-    # Sooner nobody may ask: whoever polls would do nothing else.
+    # The lookups may not be asked sooner: a poller would do nothing else.
     shortest = config.lookupd_min_refresh_interval
     if topology.state is not TopicState.FOUND:
         return shortest

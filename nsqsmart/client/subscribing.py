@@ -95,7 +95,7 @@ def check_ordered(topology: Topology, config: ConsumerConfig) -> None:
 
 
 def check_connection(connection: Connection) -> None:
-    """Refuse one that no message will come by, or that its nsqd soon breaks (cluster 12)."""
+    """Refuse a connection that can bring no message, or that its nsqd soon breaks."""
     if connection.grant.max_rdy_count < 1:
         raise ConnectError(
             f"{connection.address} grants max_rdy_count 0, so no message can be asked for: "
