@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -58,8 +59,9 @@ def find_java() -> str | None:
     return shutil.which("java")
 
 
+@cache
 def java_version(java: str) -> int:
-    """Its major version; 0 if it does not say."""
+    """Its major version; 0 if it does not say. Asked once in a process."""
     try:
         done = subprocess.run(  # noqa: S603 - found where Spark looks for it
             [java, "-version"], capture_output=True, text=True, timeout=_PATIENCE, check=False

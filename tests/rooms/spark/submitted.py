@@ -27,9 +27,14 @@ HERE = Path(__file__).parent
 LIMIT = 400
 Point = tuple[str, int, str]
 JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -XX:CICompilerCount=1"
+FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+"""The other one starts a program, ``readlink``, for each file."""
 CHEAP = {
     "spark_ui_enabled": "false",
     "spark_sql_shuffle_partitions": "2",
+    "spark_sql_streaming_checkpointFileManagerClass": FILES,
     "spark_driver_extraJavaOptions": JVM,
     "spark_executor_extraJavaOptions": JVM,
 }
@@ -51,7 +56,7 @@ class Driver:
         self.kill_at = -1
         self._planted = 0
         self.session: dict[str, str] = dict(LOCAL)
-        self.environment: dict[str, str] = {}
+        self.environment = spark_environment(folder / "home")
         self.command = [sys.executable, str(HERE / "driving.py")]
         self.options: dict[str, Any] = {
             "address": address,
@@ -67,7 +72,6 @@ class Driver:
 
     def on_two_executors(self, **more: str) -> None:
         """Two executors with a core each, as processes of their own."""
-        self.environment["SPARK_HOME"] = str(spark_home(self.folder / "home"))
         self.session = {
             "spark_master": "local-cluster[2,1,1024]",
             "spark_task_maxFailures": "9",
@@ -155,14 +159,24 @@ def run_group(command: list[str], **more: Any) -> int:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+def spark_environment(folder: Path) -> dict[str, str]:
+    """What a Spark of the tests has in its environment; its home is made in *folder*."""
+    return {"SPARK_HOME": str(spark_home(folder)), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
 def spark_home(folder: Path) -> Path:
-    """A SPARK_HOME of the installed package, in which executors may work."""
+    """A SPARK_HOME of the installed package, in which executors may work.
+
+    Without ``python/lib/pyspark.zip``: each Python worker would compile what it loads from it, a
+    second of CPU. The workers find the installed package, which is compiled.
+    """
     import pyspark
 
     folder.mkdir(exist_ok=True)
     for each in Path(pyspark.__file__).parent.iterdir():
-        with contextlib.suppress(FileExistsError):
-            (folder / each.name).symlink_to(each)
+        if each.name != "python":
+            with contextlib.suppress(FileExistsError):
+                (folder / each.name).symlink_to(each)
     return folder
 
 
@@ -176,16 +190,19 @@ def local_session(master: str, warehouse: Path) -> Iterator[SparkSession]:
     java_or_skip()
     from nsqsmart.spark import session
 
-    made = session(
-        "tests",
-        spark_master=master,
-        spark_sql_warehouse_dir=str(warehouse),
-        **CHEAP,
-        **INTERPRETED,
-    )
-    made.sparkContext.setLogLevel("OFF")
-    yield made
-    made.stop()
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in spark_environment(warehouse / "home").items():
+            patched.setenv(name, value)
+        made = session(
+            "tests",
+            spark_master=master,
+            spark_sql_warehouse_dir=str(warehouse),
+            **CHEAP,
+            **INTERPRETED,
+        )
+        made.sparkContext.setLogLevel("OFF")
+        yield made
+        made.stop()
 
 
 def java_or_skip() -> None:
