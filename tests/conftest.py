@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -35,10 +36,17 @@ hypothesis.settings.load_profile("nsqsmart")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 share_bytecode()
+gc.disable()  # until all tests are collected
 
 _FAILED = pytest.StashKey[bool]()
 _KEPT = ("NSQSMART_TEST_", "NSQSMART_REQUIRE")
 _DESCRIPTORS = Path("/proc/self/fd")
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector the 8,000 tests: 65 ms for each ``gc.collect()`` of a test."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

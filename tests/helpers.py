@@ -13,9 +13,6 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "nsqsmart"
-SOAK = bool(os.environ.get("NSQSMART_TEST_SOAK"))
-"""Whether long tests try everything, however often: minutes each."""
-
 # .ci/soak sets it: what repeats in the hope of a rare case does so at its full size.
 SOAK = os.environ.get("NSQSMART_TEST_SOAK") == "1"
 

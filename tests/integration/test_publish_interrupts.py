@@ -18,6 +18,7 @@ import nsqsmart
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import PublishError
 from nsqsmart.net.sockets import Socket
+from tests.helpers import SOAK
 from tests.integration.publishing import bodies, check_free, shared
 from tests.interrupts import count_places, interrupted_at
 
@@ -25,6 +26,7 @@ from tests.interrupts import count_places, interrupted_at
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 PATIENCE = 3
+STEP = 1 if SOAK else 3  # between the places of the longest test
 
 
 @pytest.fixture
@@ -93,7 +95,7 @@ def test_who_handles_the_interrupt_may_publish_meanwhile(cluster):
         traced(producer, b"warm")
         for call in (keyed, looking_up, from_cold):
             places = count_places(lambda call=call: call(producer, b"counted"))
-            for position in range(1, places + 1, 1 if call is keyed else 2):
+            for position in range(1, places + 1, STEP):
                 try:
                     with interrupted_at(position):
                         call(producer, b"x")
