@@ -246,6 +246,8 @@ def test_hang_and_wake(connect) -> None:
         leader = cluster.leader("t")
         single, traced, batch, consumer = (connect(leader) for _ in range(4))
         consumer.subscribe(commands.sub("t", "c", 0))
+        for client in (single, traced, batch):
+            client.identify()
         cluster.hang(leader)
         for client, command in ((single, PUB), (traced, TRACED), (batch, MPUB)):
             client.send(command)

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 LIMIT = 400
 Point = tuple[str, int, str]
-JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -XX:CICompilerCount=1"
+JVM = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:CICompilerCount=1 -Xshare:auto -Xmn256m"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
