@@ -27,7 +27,10 @@ __all__ = [
 ]
 
 # No timed tests: a busy machine must not turn an example red.
-hypothesis.settings.register_profile("nsqsmart", deadline=None, print_blob=True)
+_EXAMPLES = 1000 if os.environ.get("NSQSMART_TEST_SOAK") else 40
+hypothesis.settings.register_profile(
+    "nsqsmart", deadline=None, print_blob=True, max_examples=_EXAMPLES
+)
 # Coverage counts what is certain to run: the same few examples every time.
 hypothesis.settings.register_profile("coverage", deadline=None, max_examples=10, derandomize=True)
 hypothesis.settings.load_profile("nsqsmart")

@@ -248,10 +248,12 @@ class Cluster:
         self._closed = True
         for lookupd in self.lookupds:
             lookupd.stop()
+            lookupd.release_ports()
         for nsqd in self.nsqds:
             nsqd.begin_stop()
         for nsqd in self.nsqds:
             nsqd.stop(abruptly=False)
+            nsqd.release_ports()
         self._scope.loop.close()
 
 

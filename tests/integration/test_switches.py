@@ -160,8 +160,8 @@ def test_an_embedded_cluster(row):
             "retry_pause": 0.005,
             "max_retry_pause": 0.05,
         }
-        plan = Plan(site.url, "t", PARTITIONS, "row", pace=0.002, options=options)
-        verdict = play(site, row, plan, before=20)
+        plan = Plan(site.url, "t", PARTITIONS, "row", pace=0.006, options=options)
+        verdict = play(site, row, plan, before=10)
     verdict.check(patience=None)
 
 

@@ -183,7 +183,7 @@ def test_an_embedded_cluster(row, replicas):
             "retry_pause": 0.005,
             "max_retry_pause": 0.05,
         }
-        outcomes = play(site, topics, replicas, row, 20, 0.002, **options)
+        outcomes = play(site, topics, replicas, row, 10, 0.006, **options)
     for outcome in outcomes:
         outcome.check()
 

@@ -91,4 +91,12 @@ ROOMS: tuple[Mutant, ...] = (
         "flask nsq consume --channel chooses the handlers",
         ("tests/rooms/contrib/flask/test_command_flags.py",),
     ),
+    Mutant(
+        "the-port-of-a-killed-server-is-anybodys",
+        "nsqsmart/embedded/serving/listening.py",
+        "self._kept.append(_kept(listener.address))",
+        "_kept(listener.address).close()",
+        "a server that was killed comes back on its port",
+        ("tests/integration/embedded/test_nodes.py",),
+    ),
 )

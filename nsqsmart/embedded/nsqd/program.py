@@ -163,6 +163,7 @@ class Program:
         self.nsqd.node.exiting = True
         self._teller.stop()
         self.nsqd.stop(abruptly=False)
+        self.nsqd.release_ports()
         self._storage.save()
         self._scope.loop.close()
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import suppress
 from typing import Protocol
 
 from nsqsmart.embedded.nsqd.node import Node, Scope
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.nsqd.tcp.session import Commands, Session
 from nsqsmart.embedded.serving.http import HttpServer, Request, Response, Router
-from nsqsmart.embedded.serving.listening import Accept, Listener
+from nsqsmart.embedded.serving.listening import Ports
 from nsqsmart.embedded.serving.misbehaving import misbehave, place_of
 
 _HTTP_SLACK = 1024 * 1024
@@ -40,7 +39,7 @@ class Nsqd:
         self.options = options
         self._tcp_wanted = options.tcp_address
         self._http_wanted = options.http_address
-        self._listeners: list[Listener] = []
+        self._ports = Ports(self.node.loop)
         self._commands: Commands | None = None
         self._router: Router | None = None
         self._closing = threading.Event()
@@ -65,7 +64,7 @@ class Nsqd:
     @property
     def listening(self) -> bool:
         """Whether it accepts connections."""
-        return bool(self._listeners)
+        return self._ports.listening
 
     def __repr__(self) -> str:
         return f"<nsqd {self.name}>"
@@ -78,15 +77,17 @@ class Nsqd:
         """Open the ports; raises OSError if one is taken."""
         node = self.node
         self._closing.clear()
+        self._ports.release()
         try:
-            tcp = self._listen(self._tcp_wanted, self._accept)
+            tcp = self._ports.open(self._tcp_wanted, self._accept)
             self._tcp_wanted = (self._tcp_wanted[0], tcp)
             if self._http_wanted is not None:
-                http = self._listen(self._http_wanted, self._accept_http)
+                http = self._ports.open(self._http_wanted, self._accept_http)
                 self._http_wanted = (self._http_wanted[0], http)
                 node.http_port = http
         except OSError:
-            self.stop_listening()
+            self._ports.close()
+            self._ports.release()
             raise
         node.tcp_port = tcp
         host = self._tcp_wanted[0]
@@ -94,12 +95,7 @@ class Nsqd:
 
     def listen_https(self, address: tuple[str, int]) -> int:
         """Open the HTTPS port too; the port."""
-        return self._listen(address, self._accept_https)
-
-    def _listen(self, address: tuple[str, int], accept: Accept) -> int:
-        listener = Listener(address, self.node.loop, accept)
-        self._listeners.append(listener)
-        return listener.address[1]
+        return self._ports.open(address, self._accept_https)
 
     def _accept(self, sock: socket.socket, peer: tuple[str, int]) -> None:
         commands = self._commands
@@ -126,10 +122,7 @@ class Nsqd:
 
     def stop_listening(self) -> None:
         """Refuse new connections."""
-        listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            with suppress(OSError):
-                listener.close()
+        self._ports.close()
 
     def _release(self) -> None:
         """Threads that wait go on, and see that it is over."""
@@ -149,3 +142,7 @@ class Nsqd:
         self._release()
         self.node.end_connections(abruptly=abruptly)
         self._http.end()
+
+    def release_ports(self) -> None:
+        """It does not come back."""
+        self._ports.release()

@@ -59,6 +59,7 @@ class Program:
     def stop(self) -> None:
         """End every connection."""
         self.lookupd.stop()
+        self.lookupd.release_ports()
         self._loop.close()
 
 

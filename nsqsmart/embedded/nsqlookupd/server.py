@@ -15,7 +15,7 @@ from nsqsmart.embedded.gotext import shown
 from nsqsmart.embedded.nsqlookupd.registering import PeerProtocol
 from nsqsmart.embedded.nsqlookupd.registrations import Registrations
 from nsqsmart.embedded.serving.http import HttpServer, Request, Response, Router
-from nsqsmart.embedded.serving.listening import Listener
+from nsqsmart.embedded.serving.listening import Ports
 from nsqsmart.embedded.serving.loop import Loop
 from nsqsmart.embedded.serving.misbehaving import misbehave, place_of
 from nsqsmart.names import Dialect
@@ -54,10 +54,9 @@ class Nsqlookupd:
         self.http_address = options.http_address
         self.router: Router | None = None
         self.closing = threading.Event()
-        self._loop = loop
         self._faults = faults
         self._log = log
-        self._listeners: list[Listener] = []
+        self._ports = Ports(loop)
         self._http = HttpServer(self._answer, _MAX_BODY)
         self._peers: set[PeerSession] = set()
         self._lock = threading.Lock()
@@ -70,7 +69,7 @@ class Nsqlookupd:
     @property
     def listening(self) -> bool:
         """Whether it accepts connections."""
-        return bool(self._listeners)
+        return self._ports.listening
 
     def __repr__(self) -> str:
         return f"<nsqlookupd {self.name}>"
@@ -78,16 +77,16 @@ class Nsqlookupd:
     def listen(self) -> None:
         """Open both ports; raises OSError if one is taken."""
         self.closing.clear()
+        self._ports.release()
         try:
-            tcp = Listener(self.tcp_address, self._loop, self._accept)
-            self._listeners.append(tcp)
-            http = Listener(self.http_address, self._loop, self._accept_http)
-            self._listeners.append(http)
+            tcp = self._ports.open(self.tcp_address, self._accept)
+            http = self._ports.open(self.http_address, self._accept_http)
         except OSError:
-            self._stop_listening()
+            self._ports.close()
+            self._ports.release()
             raise
-        self.tcp_address = (self.tcp_address[0], tcp.address[1])
-        self.http_address = (self.http_address[0], http.address[1])
+        self.tcp_address = (self.tcp_address[0], tcp)
+        self.http_address = (self.http_address[0], http)
 
     def _accept(self, sock: socket.socket, peer: tuple[str, int]) -> None:
         session = PeerSession(sock, peer, self)
@@ -115,15 +114,9 @@ class Nsqlookupd:
             return self.router.answer(request)
         return misbehave(fault, request, self.router, self.closing)
 
-    def _stop_listening(self) -> None:
-        listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            with suppress(OSError):
-                listener.close()
-
     def stop(self) -> None:
         """Close the ports and end every connection."""
-        self._stop_listening()
+        self._ports.close()
         self.closing.set()
         with self._lock:
             peers = list(self._peers)
@@ -132,6 +125,10 @@ class Nsqlookupd:
         self._http.end()
         for session in peers:
             session.join(1.0)
+
+    def release_ports(self) -> None:
+        """It does not come back."""
+        self._ports.release()
 
 
 class PeerSession:

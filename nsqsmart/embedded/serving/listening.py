@@ -17,8 +17,7 @@ class Listener:
     """One listening socket, watched by a loop; *accept* gets every connection."""
 
     def __init__(self, address: tuple[str, int], loop: Loop, accept: Accept) -> None:
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._sock = socket.socket(family, socket.SOCK_STREAM)
+        self._sock = socket.socket(_family(address), socket.SOCK_STREAM)
         try:
             # A server that was killed must be able to come back on its port at once.
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -44,3 +43,56 @@ class Listener:
         """Refuse new connections."""
         self._loop.forget(self._sock)
         self._sock.close()
+
+
+class Ports:
+    """The ports of a server: it listens on them, or they are kept for it until it is back.
+
+    A port that is free becomes the local port of any connection that begins on the machine.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._listeners: list[Listener] = []
+        self._kept: list[socket.socket] = []
+
+    @property
+    def listening(self) -> bool:
+        """Whether the server accepts connections."""
+        return bool(self._listeners)
+
+    def open(self, address: tuple[str, int], accept: Accept) -> int:
+        """Listen on one more; the port. Raises OSError if it is taken."""
+        listener = Listener(address, self._loop, accept)
+        self._listeners.append(listener)
+        return listener.address[1]
+
+    def close(self) -> None:
+        """Refuse new connections, and keep the ports."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            with suppress(OSError):
+                listener.close()
+                self._kept.append(_kept(listener.address))
+
+    def release(self) -> None:
+        """Leave the ports to the machine, or to :meth:`open`."""
+        kept, self._kept = self._kept, []
+        for sock in kept:
+            sock.close()
+
+
+def _kept(address: tuple[str, int]) -> socket.socket:
+    """A socket that has *address* and does not listen: connections are refused."""
+    sock = socket.socket(_family(address), socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _family(address: tuple[str, int]) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address[0] else socket.AF_INET

@@ -159,6 +159,23 @@ def test_a_restarted_node_has_its_old_ports_and_its_data(redesigned, connect) ->
         redesigned.restart(leader)
 
 
+@pytest.mark.parametrize("kind", ["nsqds", "lookupds"])
+def test_nobody_gets_the_ports_of_a_server_that_is_down(cluster, kind) -> None:
+    server = getattr(cluster, kind)[0]
+    cluster.kill(server)
+    for address in (server.tcp_address, server.http_address):
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(address)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, 5)
+    cluster.restart(server)
+    cluster.kill(server)
+    cluster.close()
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(server.tcp_address)
+
+
 def test_a_dead_follower_hangs_writes_then_refuses_then_is_left_out(cluster, connect) -> None:
     with Cluster(nsqds=3, lookupds=2, election_delay=2.5, replication_timeout=0.8) as cluster:
         cluster.create_topic("t", replicas=3)

@@ -89,7 +89,7 @@ def test_create_slow(connect) -> None:
 
 def test_a_leader_that_is_not_ready_refuses_sub_too(connect) -> None:
     # Each answer is given for seconds: a busy machine may ask only once in one.
-    with Cluster(nsqds=1, create_delay=5.0) as cluster:
+    with Cluster(nsqds=1, create_delay=2.5) as cluster:
         cluster.create_topic("t")
         seen = set()
 
@@ -97,7 +97,7 @@ def test_a_leader_that_is_not_ready_refuses_sub_too(connect) -> None:
             seen.add(answer(connect(cluster.nsqds[0]), commands.sub("t", "c", 0)))
             return "OK" in seen
 
-        eventually(is_ready, timeout=30, every=0.1)
+        eventually(is_ready, timeout=30, every=0.05)
         assert seen == {NOT_LEADER, NOT_WRITABLE, "OK"}
 
 

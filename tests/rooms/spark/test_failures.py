@@ -42,7 +42,7 @@ Publish = Callable[[int], list[bytes]]
 
 one_dialect = pytest.mark.parametrize("cluster", ["redesigned"], indirect=True)
 original_only = pytest.mark.parametrize("cluster", ["original"], indirect=True)
-QUICK = {"nsq.dial_timeout": "1", "nsq.handshake_timeout": "1", "nsq.close_timeout": "1"}
+QUICK = {"nsq.dial_timeout": "0.5", "nsq.handshake_timeout": "0.5", "nsq.close_timeout": "0.5"}
 
 
 class Query:
@@ -463,9 +463,8 @@ def test_a_nsqd_that_is_lost_while_rows_are_published(dialect: str) -> None:
                     lost = cluster.leader(TOPIC) if replicas else cluster.nsqds[0]
                     cluster.hang(lost) if dialect == "original" else cluster.kill(lost)
 
-        options = WriteOptions.parse(
-            {"address": cluster.url, "topic": TOPIC, "nsq.publish_timeout": "20"}
-        )
+        times = {"nsq.publish_timeout": "20", "nsq.response_timeout": "1"}
+        options = WriteOptions.parse({"address": cluster.url, "topic": TOPIC, **times})
         result = Publishing(options, None).run(batches())
         assert result.messages == 3000
         assert {each.body for each in cluster.stored(TOPIC)} == set(sent)
