@@ -59,9 +59,6 @@ class Led(Site, Protocol):
     def move_leader(self, topic: str, partition: int) -> None:
         """Have another node lead it."""
 
-    def kill_leader(self, topic: str, partition: int) -> None:
-        """End the nsqd that leads it, by SIGKILL."""
-
     def kill(self, node: str) -> None:
         """End it, by SIGKILL."""
 
@@ -112,9 +109,6 @@ class EmbeddedSite:
 
     def move_leader(self, topic: str, partition: int) -> None:
         self._cluster.move_leader(topic, partition)
-
-    def kill_leader(self, topic: str, partition: int) -> None:
-        self._cluster.kill(self._cluster.leader(topic, partition))
 
     def kill(self, node: str) -> None:
         self._cluster.kill(self._nsqds[node])
@@ -301,9 +295,6 @@ class RedesignedSite:
     def _distributed(self, node: str) -> str:
         ports = self._nsqds[node]
         return f"127.0.0.1:{ports.rpc}:{ports.tcp}:{self.nodes.index(node) + 1}"
-
-    def kill_leader(self, topic: str, partition: int) -> None:
-        self.kill(self.leaders(topic)[partition])
 
     def kill(self, node: str) -> None:
         self._programs.kill(node)

@@ -188,13 +188,15 @@ def test_a_new_topic_is_made_by_its_first_message_on_an_original_one(original):
 def test_a_killed_leader_loses_nothing(redesigned):
     topic, handled = make_topic(redesigned, partitions=1, replicas=3), Handled()
     bodies = [b"%d" % number for number in range(600)]
+    leader = redesigned.leaders(topic)[0]
     with (
         consume(redesigned, topic, handled) as consumer,
         nsqsmart.Producer(redesigned.url, retry_unanswered=True) as producer,
     ):
         for number, body in enumerate(bodies):
             if number == 200:
-                redesigned.kill_leader(topic, 0)
+                redesigned.kill(leader)
             producer.publish(topic, body, key="k", timeout=90)
         eventually(lambda: set(handled.bodies()) == set(bodies), timeout=60)
         assert consumer.stats().finished >= 1
+    redesigned.restart(leader)  # the cluster is for the other tests too
