@@ -55,10 +55,11 @@ def drain(engine: Engine, deadline: float) -> CloseReport:
         if subscription.lane:
             # Heads that have failed since.
             subscription.lane.release_held()
-        subscription.send_all()
     engine.giving_up.close(deadline)
     # However many do not end, they are waited for together.
     patience = max(deadline, monotonic() + _CLOSE_WAIT)
+    for subscription in subscriptions:
+        subscription.send_all(patience)
     engine.ticker.close(patience)
     left = {*engine.snapshot(), *subscriptions}
     for subscription in left:

@@ -222,10 +222,10 @@ class Subscription:
             self.outbox.rdy = 0
             self.outbox.send(commands.CLS)
 
-    def send_all(self) -> None:
-        """Send every answer that waits."""
+    def send_all(self, deadline: float) -> None:
+        """Send every answer that waits, before *deadline* (monotonic seconds)."""
         if self.outbox:
-            self.outbox.flush()
+            self.outbox.drain(deadline)
 
     def watch(self, now: float) -> None:
         """End a connection that has been silent for 2.5 heartbeat intervals."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from time import monotonic
 
 from nsqsmart.errors import ConnectionLost
 from nsqsmart.net.transport import Transport
@@ -97,14 +98,7 @@ class Outbox:
 
     def flush(self, *, wait: bool = True) -> None:
         """Send what there is; with *wait* False only what the kernel takes at once."""
-        while not self.broken and (
-            self._fins
-            or self._commands
-            or self.rdy != self._rdy_sent
-            or self.strays != self._strays_sent
-            or self._nop
-            or self._unsent
-        ):
+        while not self.broken and self._waits():
             if not self._lock.acquire(blocking=False):
                 return
             try:
@@ -114,10 +108,38 @@ class Outbox:
             if not done:
                 return
 
+    def drain(self, deadline: float) -> bool:
+        """Send everything, also what another thread is sending just now.
+
+        False if some of it was not sent before *deadline* (monotonic seconds), or the connection
+        is gone.
+        """
+        while True:
+            self.flush()
+            # flush() leaves to the holder of the lock what waits; it may be in the middle of it.
+            if not self._lock.acquire(timeout=max(0.0, deadline - monotonic())):
+                return False
+            self._lock.release()
+            if self.broken or not self._waits():
+                return not self.broken
+            if monotonic() >= deadline:
+                return False
+
     def break_off(self) -> None:
         """Nothing is sent any more; what waits is forgotten, and the reader woken."""
         self.broken = True
         self._transport.socket.hang_up()
+
+    def _waits(self) -> bool:
+        """Whether there is something to send."""
+        return bool(
+            self._fins
+            or self._commands
+            or self.rdy != self._rdy_sent
+            or self.strays != self._strays_sent
+            or self._nop
+            or self._unsent
+        )
 
     def _send_pending(self, wait: bool) -> bool:  # noqa: FBT001 - private
         """Under the send lock. False if the kernel did not take everything."""

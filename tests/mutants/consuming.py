@@ -11,6 +11,22 @@ _MESSAGE = "nsqsmart/client/message.py"
 
 CONSUMING: tuple[Mutant, ...] = (
     Mutant(
+        "a-drain-leaves-the-rest-to-others",
+        "nsqsmart/net/outbox.py",
+        "if not self._lock.acquire(timeout=max(0.0, deadline - monotonic())):",
+        "if not self._lock.acquire(blocking=False):",
+        "close() sends every answer before it ends the connection, whoever else is sending",
+        ("tests/unit/net/test_outbox.py::test_a_drain_waits_for_the_thread_that_is_sending",),
+    ),
+    Mutant(
+        "a-close-drains-nothing",
+        "nsqsmart/client/subscription.py",
+        "            self.outbox.drain(deadline)\n",
+        "            self.outbox.flush()\n",
+        "close() sends every answer before it ends the connection, whoever else is sending",
+        ("tests/unit/client/test_subscription.py",),
+    ),
+    Mutant(
         "finished-before-it-is-handled",
         _CREW,
         "                result = handler(message)\n",

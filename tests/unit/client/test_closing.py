@@ -25,7 +25,7 @@ class Stuck:
     def hang_up(self) -> None:
         self._engine.told.append("hang up")
 
-    def send_all(self) -> None: ...
+    def send_all(self, deadline: float) -> None: ...
 
     def join(self, deadline: float) -> bool:
         self._engine.told.append("join")

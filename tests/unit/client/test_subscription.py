@@ -126,6 +126,20 @@ def test_messages_come_and_answers_go(begin, owner):
     assert subscription.in_flight == 1
 
 
+def test_all_answers_are_sent_though_another_thread_is_sending(begin, owner):
+    said: list[bytes] = []
+    subscription = begin(subscribed(said.append, message_frame(1)))
+    eventually(lambda: len(owner.messages) == 1)
+    with subscription.outbox._lock:
+        assert owner.messages[0].requeue(0)
+        ending = threading.Thread(target=subscription.send_all, args=(monotonic() + 10,))
+        ending.start()
+        ending.join(0.05)
+        assert ending.is_alive()
+    ending.join(10)
+    eventually(lambda: len(said) == 3)
+
+
 def test_a_delay_is_by_attempts_unless_told_and_has_a_limit(begin, owner):
     said: list[bytes] = []
     frames = [message_frame(number, attempts=3) for number in range(1, 4)]

@@ -7,6 +7,8 @@ import random
 import re
 import ssl
 import threading
+from contextlib import contextmanager
+from time import monotonic
 
 import pytest
 
@@ -278,6 +280,42 @@ def test_who_comes_while_another_sends_is_served_by_him():
     """The try-lock loses nobody: its holder looks again after letting go."""
     wire = Wire()
     outbox = Outbox(wire, lambda _outbox: None)
+    with slow_sender(wire, outbox):
+        outbox.send(b"B\n")
+        assert wire.writes == []
+    eventually(lambda: wire.sent == b"A\nB\n")
+
+
+def test_a_drain_waits_for_the_thread_that_is_sending():
+    """Or the connection would be ended while half of the answers are still to leave."""
+    wire = Wire()
+    outbox = Outbox(wire, lambda _outbox: None)
+    drained: list[bytes] = []
+
+    def drain() -> None:
+        assert outbox.drain(monotonic() + 10)
+        drained.append(wire.sent)
+
+    with slow_sender(wire, outbox):
+        outbox.send(b"B\n")
+        assert not outbox.drain(monotonic() + 0.01)
+        draining = threading.Thread(target=drain)
+        draining.start()
+        assert drained == []
+    draining.join(10)
+    assert drained == [b"A\nB\n"]
+
+
+def test_a_drain_of_a_broken_connection_ends_at_once(wire, outbox):
+    wire.error = OSError("gone")
+    outbox.ack(ident(1))
+    assert not outbox.drain(monotonic() + 10)
+    assert not outbox.drain(monotonic() + 10)
+
+
+@contextmanager
+def slow_sender(wire, outbox):
+    """Another thread is in the middle of sending ``A`` until the block ends."""
     inside, go_on = threading.Event(), threading.Event()
     real = wire.write
 
@@ -291,11 +329,11 @@ def test_who_comes_while_another_sends_is_served_by_him():
     sending = threading.Thread(target=outbox.send, args=(b"A\n",))
     sending.start()
     assert inside.wait(5)
-    outbox.send(b"B\n")
-    assert wire.writes == []
-    go_on.set()
+    try:
+        yield
+    finally:
+        go_on.set()
     sending.join(5)
-    eventually(lambda: wire.sent == b"A\nB\n")
 
 
 def test_what_was_dropped_without_an_answer_needs_a_place_of_its_own():
