@@ -50,6 +50,9 @@ log = logging.getLogger("nsqsmart")
 
 # No acknowledgement waits longer than twice this, even if every worker is stuck (performance 5.2).
 _ACK_AGE = 0.005
+# Seconds for which the first connections leave the others their shares: one that hangs keeps
+# nothing from the others for longer.
+_FIRST_SHARES = 1.0
 
 
 class Engine:
@@ -81,11 +84,12 @@ class Engine:
         self._on_stop = on_stop
         self._assumed = Assumptions()
         self._greetings: dict[bool, Greeting] = {False: greeting_for(config, extended=False)}
-        self._changed = threading.Condition(threading.Lock())  # guards the five below
+        self._changed = threading.Condition(threading.Lock())  # guards the six below
         self._received_before = 0
         self.troubles: dict[Place, NsqError] = {}
         self.subscriptions: set[Subscription] = set()
         self._answered = 0
+        self._shared_until = 0.0
         self._first_error: SubscribeError | None = None
         self.directory = Directory(endpoint, config, READ, Wires())
         self.keeper = Keeper(self.directory, self.topic, self._subscribe)
@@ -139,7 +143,12 @@ class Engine:
         )
         subscription = Subscription(wish, self)
         with self._changed:
+            first = not self._shared_until
+            if first:
+                self._shared_until = monotonic() + _FIRST_SHARES
             self.subscriptions.add(subscription)
+        if first:
+            self.ticker.at(monotonic() + _FIRST_SHARES, self.regulator.expect)
         subscription.start()
         return subscription
 
@@ -155,6 +164,8 @@ class Engine:
             self.troubles.pop(place_of(subscription.target), None)
             self._answered += 1
             self._changed.notify_all()
+        if self.keeper.topology:
+            self.regulator.expect(len(self.keeper.topology.targets), self._shared_until)
         self.regulator.add(subscription)
 
     def on_ended(self, subscription: Subscription, reason: NsqError) -> None:

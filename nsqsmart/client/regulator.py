@@ -72,12 +72,13 @@ class Regulator:
         # Exactly a Crew: batches gather, and are best sent as many at once as there may be.
         self._adaptive = config.rdy_mode == "adaptive" and type(consumption.crew) is Crew
         self.resting = self._adaptive
-        self._lock = threading.Lock()  # guards the eight below
+        self._lock = threading.Lock()  # guards the nine below
         self.due: float | None = None  # when the pause after failures ends, or has ended
         self._limits = FlowLimits(
             config.max_in_flight, config.backoff_multiplier, config.max_backoff_duration
         )
         self._flow = FlowControl(self._limits, random.choice)
+        self._expected = 0
         self._members: dict[Subscription, _Member] = {}
         self._ticking = False
         self._turning = False
@@ -85,6 +86,21 @@ class Regulator:
         self._applied = 0
 
     # Who there is.
+
+    def expect(self, count: int = 0, until: float = 0.0) -> None:
+        """Until then, leave shares for *count* connections, some of which are still being made.
+
+        Else the first one of a consumer has all of ``max_in_flight``, and with a backlog behind it
+        the others get nothing until that is handled. To be called again when it is time.
+        """
+        with self._lock:
+            if monotonic() >= until:
+                count = 0
+            if count == self._expected:
+                return
+            self._expected = count
+            self._flow.expect(count)
+        self._apply()
 
     def add(self, subscription: Subscription) -> None:
         """RDY for the new one, less for the others."""
@@ -107,6 +123,7 @@ class Regulator:
         """The rules depend on whether the topic turned out to be ordered."""
         self._limits = replace(self._limits, one_each=one_each)
         self._flow = FlowControl(self._limits, random.choice)
+        self._flow.expect(self._expected)
         now = monotonic()
         for member in self._members:
             self._flow.connect(member, member.max_rdy, now)

@@ -51,6 +51,7 @@ class FlowControl:
         self._probe_since = 0.0
         self._level = 0
         self._until = 0.0
+        self._expected = 0
         self.state = FlowState.FLOWING
 
     def target(self, name: Name) -> int:
@@ -75,6 +76,11 @@ class FlowControl:
     def set_max_in_flight(self, count: int) -> None:
         """Share out *count* from now on; 0 stops every connection, and a probe too."""
         self._limits = replace(self._limits, max_in_flight=count)
+        self._compute()
+
+    def expect(self, count: int) -> None:
+        """Share among *count* connections, though fewer are there yet; 0: among those there are."""
+        self._expected = count
         self._compute()
 
     def connect(self, name: Name, max_rdy: int, now: float) -> None:
@@ -168,7 +174,8 @@ class FlowControl:
 
     def _compute(self) -> None:
         if self.state is FlowState.FLOWING:
-            count, total = len(self._ceilings), self._limits.max_in_flight
+            count = max(len(self._ceilings), self._expected)
+            total = self._limits.max_in_flight
             # The remainder goes to the first ones, so that the sum is max_in_flight.
             shares = {
                 name: total // count + (place < total % count)

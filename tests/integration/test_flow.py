@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 import nsqsmart
-from nsqsmart.embedded import Cluster
+from nsqsmart.client import engine
+from nsqsmart.embedded import Cluster, faults
 from tests.helpers import eventually
 from tests.integration.consuming import Handled, RdyWatch, all_finished, numbered, publish
 
@@ -128,6 +129,38 @@ def test_batches_and_pulling_have_their_share_at_once(cluster):
     for options in ({"batch_handler": batch}, {}):
         with nsqsmart.Consumer("t", "c", address=address, max_in_flight=40, **options) as consumer:
             eventually(lambda consumer=consumer: rdys(consumer) == [10] * 4)
+
+
+@pytest.mark.parametrize("kind", ["level", "batches", "pulling"])
+def test_the_first_connection_leaves_the_others_their_shares(cluster, monkeypatch, kind):
+    """Though the others are slow to be made, and a backlog is behind the first."""
+    gate = threading.Event()
+    spread(cluster, 100)
+    for nth in (2, 3, 4):
+        cluster.faults.add(faults.on("SUB", nth=nth).delay(0.1))
+    watch = RdyWatch(monkeypatch)
+    options = {
+        "level": {"handler": lambda _message: gate.wait(30), "rdy_mode": "level"},
+        "batches": {"batch_handler": lambda _messages: gate.wait(30)},
+        "pulling": {},
+    }[kind]
+    with nsqsmart.Consumer(
+        "t", "c", address=cluster.url, max_in_flight=40, workers=4, **options
+    ) as consumer:
+        try:
+            eventually(lambda: rdys(consumer) == [10] * 4)
+            eventually(lambda: [each.in_flight for each in consumer._engine.snapshot()] == [10] * 4)
+        finally:
+            gate.set()
+    assert max(watch.told) == 10
+
+
+def test_a_connection_that_is_not_made_keeps_its_share_for_a_moment_only(cluster, monkeypatch):
+    monkeypatch.setattr(engine, "_FIRST_SHARES", 0.1)
+    cluster.faults.add(faults.on("SUB").stall())
+    options = {"max_in_flight": 42, "dial_timeout": 1.5}
+    with nsqsmart.Consumer("t", "c", address=cluster.url, **options) as consumer:
+        assert rdys(consumer) == [14] * 3
 
 
 def test_never_more_than_the_server_takes(monkeypatch):

@@ -11,6 +11,27 @@ _MESSAGE = "nsqsmart/client/message.py"
 
 CONSUMING: tuple[Mutant, ...] = (
     Mutant(
+        "the-first-has-all",
+        _FLOW,
+        "count = max(len(self._ceilings), self._expected)",
+        "count = len(self._ceilings)",
+        "the first connections of a consumer leave the others their shares of max_in_flight",
+        (
+            "tests/integration/test_flow.py::test_the_first_connection_leaves_the_others_their_shares",
+        ),
+    ),
+    Mutant(
+        "what-hangs-keeps-its-share",
+        "nsqsmart/client/engine.py",
+        "            self.ticker.at(monotonic() + _FIRST_SHARES, self.regulator.expect)\n",
+        "            pass\n",
+        "a connection that cannot be made keeps its share from the others for a second at most",
+        (
+            "tests/integration/test_flow.py"
+            "::test_a_connection_that_is_not_made_keeps_its_share_for_a_moment_only",
+        ),
+    ),
+    Mutant(
         "a-drain-leaves-the-rest-to-others",
         "nsqsmart/net/outbox.py",
         "if not self._lock.acquire(timeout=max(0.0, deadline - monotonic())):",

@@ -125,6 +125,16 @@ def test_in_level_mode_everybody_has_its_share_at_once(world):
     assert not here.regulator.resting
 
 
+def test_the_first_leave_those_that_are_expected_their_shares(world):
+    here = world(rdy_mode="level", max_in_flight=30)
+    here.regulator.expect(3, here.now + 1)
+    first = here.join(2)
+    assert rdys(first) == [10, 10]
+    here.now += 1
+    here.regulator.expect(3, here.now)  # too late: it counts no more
+    assert rdys(first) == [15, 15]
+
+
 def test_a_plain_handler_begins_with_one_and_gets_what_it_needs(world):
     here = world(max_in_flight=100)
     one, idle = here.join(2)
