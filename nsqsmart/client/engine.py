@@ -44,6 +44,7 @@ from nsqsmart.net.lookup import READ
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.ticker import Ticker
 from nsqsmart.net.wires import Wires
+from nsqsmart.policy.rarely import Rarely
 from nsqsmart.policy.topology import Target, Topology
 
 log = logging.getLogger("nsqsmart")
@@ -53,6 +54,7 @@ _ACK_AGE = 0.005
 # Seconds for which the first connections leave the others their shares: one that hangs keeps
 # nothing from the others for longer.
 _FIRST_SHARES = 1.0
+_TELL_REFUSAL_EVERY = 60.0
 
 
 class Engine:
@@ -90,6 +92,8 @@ class Engine:
         self.subscriptions: set[Subscription] = set()
         self._answered = 0
         self._shared_until = 0.0
+        self._started = False
+        self._refusals = Rarely(_TELL_REFUSAL_EVERY)
         self._first_error: SubscribeError | None = None
         self.directory = Directory(endpoint, config, READ, Wires())
         self.keeper = Keeper(self.directory, self.topic, self._subscribe)
@@ -126,6 +130,7 @@ class Engine:
                 raise self._first_error
         if self.keeper.topology:
             check_ordered(self.keeper.topology, self.config)
+        self._started = True
 
     def _all_answered(self) -> bool:
         topology = self.keeper.topology
@@ -171,18 +176,12 @@ class Engine:
     def on_ended(self, subscription: Subscription, reason: NsqError) -> None:
         """Give its share to the others, and have it dialled again."""
         began = subscription.reader is not None
-        if not self.draining:
-            log.log(
-                logging.INFO if began else logging.WARNING,
-                "%s ended: %s",
-                subscription.describe(),
-                reason,
-                extra=facts_at(subscription),
-            )
-        if began and self._meter is not None:
-            self._meter.connection_closed(subscription.target.name, self._why(reason))
         flipped = isinstance(reason, ServerError) and self._assumed.flip(reason.code)
         error = permanent_error(reason, self.topic, self.channel)
+        if not self.draining:
+            self._log_end(subscription, reason, lasting=error is not None and not flipped)
+        if began and self._meter is not None:
+            self._meter.connection_closed(subscription.target.name, self._why(reason))
         with self._changed:
             self.troubles[place_of(subscription.target)] = reason
             self.subscriptions.discard(subscription)
@@ -198,6 +197,18 @@ class Engine:
         self.keeper.lost(subscription, moved=is_moved(reason) or is_mismatch(reason))
         if isinstance(error, NotAuthorized):
             self._on_stop(error)
+
+    def _log_end(self, subscription: Subscription, reason: NsqError, *, lasting: bool) -> None:
+        """An ERROR where trying again will not help, but rarely: it is tried again all the same."""
+        level = logging.WARNING if subscription.reader is None else logging.INFO
+        text = "%s ended: %s"
+        # The first refusal is what start() raises.
+        if lasting and self._started:
+            key = (place_of(subscription.target), str(reason))
+            due = self._refusals.is_due(key, monotonic())
+            level = logging.ERROR if due else logging.DEBUG
+            text = "cannot subscribe to %s: %s; this will not pass by itself"
+        log.log(level, text, subscription.describe(), reason, extra=facts_at(subscription))
 
     def _why(self, reason: NsqError) -> str:
         """One of the reasons of :data:`nsqsmart.metrics.CLOSED`."""

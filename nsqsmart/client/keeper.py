@@ -14,6 +14,8 @@ from nsqsmart.client.facts import facts
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
 from nsqsmart.net.threads import Thread, spawn
+from nsqsmart.policy.lookup_answers import TopicState
+from nsqsmart.policy.rarely import Rarely
 from nsqsmart.policy.topology import Refused, Target, Topology
 
 log = logging.getLogger("nsqsmart")
@@ -26,6 +28,7 @@ _LOOKUP_BUDGET = 10.0
 _LONGEST_SLEEP = 3600.0
 _AFTER_A_BUG = 1.0
 _UNTIL_COMPLETE = 1.0
+_TELL_MISSING_EVERY = 600.0
 
 Place = int | Address
 
@@ -75,6 +78,7 @@ class Keeper:
         self._closed = False
         self.topology: Topology | None = None
         self.failure: Exception | None = None
+        self._missing = Rarely(_TELL_MISSING_EVERY)
         self._thread: Thread | None = None
 
     def start(self) -> None:
@@ -173,6 +177,21 @@ class Keeper:
             return
         self.failure = None
         self.topology = topology
+        self._tell_missing(topology)
+
+    def _tell_missing(self, topology: Topology) -> None:
+        """Log that there is nothing to subscribe to: when it begins, and then rarely."""
+        if topology.targets:
+            self._missing.forget(topology.state)
+        elif self._missing.is_due(topology.state, monotonic()):
+            known = topology.state is not TopicState.UNKNOWN
+            log.warning(
+                "%s; the consumer waits until there is something to subscribe to",
+                f"no partition of topic {self._topic} has a leader"
+                if known
+                else f"no nsqlookupd knows topic {self._topic}",
+                extra=facts(self._topic),
+            )
 
     def _reconcile(self) -> None:
         topology = self.topology

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 import nsqsmart
-from nsqsmart.embedded import Cluster
+from nsqsmart.embedded import Cluster, faults
 from nsqsmart.wire.frames import ERROR, encode_frame
 from tests.helpers import eventually
 from tests.integration.consuming import publish
@@ -59,6 +59,33 @@ def test_a_consumer_says_where_and_of_what(cluster, records):
     assert records("is given up") == where | {"nsq_attempts": 2}
     assert records("backs off") == {"nsq_topic": "t", "nsq_channel": "c"}
     assert records("ended:") == where
+
+
+def test_a_refusal_that_will_not_pass_is_an_error_and_logged_rarely(cluster, caplog):
+    with nsqsmart.Consumer("t", "c", print, address=cluster.url) as consumer:
+        refusal = faults.on("SUB", times=3).reply("E_SUB_FAILED")
+        cluster.faults.add(refusal)
+        consumer._engine.snapshot()[0].hang_up()
+        eventually(lambda: "E_SUB_FAILED" in str(consumer.health().reasons))
+        assert consumer.health().state == "failing"
+        eventually(lambda: consumer.health().state == "ready")
+        assert refusal.spent
+    lines = [each for each in caplog.records if "cannot subscribe" in each.getMessage()]
+    assert [each.levelno for each in lines if each.levelno >= logging.INFO] == [logging.ERROR]
+    assert "E_SUB_FAILED" in lines[0].getMessage()
+
+
+def test_a_topic_that_nobody_has_is_told_once(cluster, caplog):
+    options = {"lookupd_min_refresh_interval": 0.01, "lookupd_poll_interval": 0.01}
+    with nsqsmart.Consumer("late", "c", print, address=cluster.url, **options) as consumer:
+        directory = consumer._engine.directory
+        eventually(lambda: directory.pictures()["late"].generation >= 2)
+        cluster.create_topic("late")
+        cluster.create_channel("late", "c")
+        eventually(lambda: consumer.health().state == "ready")
+    lines = [each for each in caplog.records if "no nsqlookupd knows" in each.getMessage()]
+    assert [each.levelno for each in lines] == [logging.WARNING]
+    assert facts(lines[0]) == {"nsq_topic": "late"}
 
 
 def test_a_lookup_that_fails_names_its_topic(cluster, records):

@@ -11,6 +11,30 @@ _MESSAGE = "nsqsmart/client/message.py"
 
 CONSUMING: tuple[Mutant, ...] = (
     Mutant(
+        "a-lasting-refusal-is-a-warning",
+        "nsqsmart/client/engine.py",
+        "level = logging.ERROR if due else logging.DEBUG",
+        "level = logging.WARNING",
+        "a consumer that cannot subscribe for good logs an ERROR, and rarely",
+        ("tests/integration/test_log_records.py",),
+    ),
+    Mutant(
+        "a-missing-topic-is-not-told",
+        "nsqsmart/client/keeper.py",
+        "        self._tell_missing(topology)\n",
+        "",
+        "a consumer of a topic that no lookup knows says so in the log",
+        ("tests/integration/test_log_records.py",),
+    ),
+    Mutant(
+        "what-is-rare-is-always",
+        "nsqsmart/policy/rarely.py",
+        "if last is not None and now < last + self._interval:",
+        "if last is None and now < 0:",
+        "what lasts is logged at once, and then rarely",
+        ("tests/unit/policy/test_rarely.py",),
+    ),
+    Mutant(
         "the-first-has-all",
         _FLOW,
         "count = max(len(self._ceilings), self._expected)",
