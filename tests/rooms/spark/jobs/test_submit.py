@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(400)]
 
 
+# Spark's own 200 partitions are minutes of starting Python for three rows.
+_QUICK = ["--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.ui.enabled=false"]
+
+
 def submit(*arguments: object) -> subprocess.CompletedProcess[str]:
     program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     return subprocess.run(
-        [str(program), "--master", "local[3]", *map(str, arguments)],
+        [str(program), "--master", "local[3]", *_QUICK, *map(str, arguments)],
         env=os.environ
         | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True,
