@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from nsqsmart import Message, Pending, Producer, PublishError
-from nsqsmart.cli.ending import Ending
+from nsqsmart.cli.ending import Ending, keep
 from nsqsmart.cli.progress import Bar
 from nsqsmart.errors import ConfigError, MessageRejected
 
@@ -96,8 +96,9 @@ class Copier:
         self._ending = ending
         self._bar = bar
         self._most = most
-        self._lock = threading.Lock()  # guards the three below
+        self._lock = threading.Lock()  # guards the four below
         self._begun = 0
+        self._beyond: list[tuple[str, Message]] = []
         self.copied = 0
         self.left_out = 0
 
@@ -106,21 +107,29 @@ class Copier:
 
         def copy(messages: list[Message]) -> None:
             self._ending.begin()
-            room = self._admit(len(messages))
-            pending = [(each, self._publish(topic, each)) for each in messages[:room]]
-            for message, sent in pending:
-                self._settle(message, sent)
-            for message in messages[room:]:
-                message.requeue(0.0, backoff=False)
+            if self._most is not None:
+                # Which of them are beyond -n is seen below, and may change when others fail.
+                keep(messages)
+            chosen = self._choose([(topic, message) for message in messages])
+            while chosen:
+                pending = [(each, self._publish(to, each)) for to, each in chosen]
+                for message, sent in pending:
+                    self._settle(message, sent)
+                # In the place of those that failed.
+                chosen = self._choose([])
 
         return copy
 
-    def _admit(self, count: int) -> int:
-        """How many of *count* more are to be copied."""
+    def _choose(self, more: list[tuple[str, Message]]) -> list[tuple[str, Message]]:
+        """Which of *more*, and of those kept before, are to be copied now; the others are kept."""
+        if self._most is None:
+            return more
         with self._lock:
-            room = count if self._most is None else min(count, self._most - self._begun)
-            self._begun += room
-        return room
+            waiting = [(to, each) for to, each in self._beyond + more if not each.expired]
+            room = self._most - self._begun
+            chosen, self._beyond = waiting[:room], waiting[room:]
+            self._begun += len(chosen)
+        return chosen
 
     def _publish(self, topic: str, message: Message) -> Pending | PublishError | None:
         """On its way, refused, or left out."""
@@ -161,7 +170,7 @@ class Copier:
         if not error.retryable:
             # It would come back for ever, and hold up all of an ordered partition.
             self._ending.end(error)
-            message.requeue(0.0, backoff=False)
+            keep([message])
             return
         log.warning("not copied, it comes again: %s", error)
         message.requeue()

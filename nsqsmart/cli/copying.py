@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 
 from nsqsmart import Admin, AdminConfig, Consumer, ConsumerConfig, Producer, ProducerConfig
 from nsqsmart.cli import flags
@@ -76,6 +77,9 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.ordered:
         options["ordered"] = True
     config = resolve(ConsumerConfig, source, options)[1]
+    if chosen.n:
+        # What is not to be copied need not come.
+        config = replace(config, max_in_flight=min(chosen.n, config.max_in_flight))
     producer = Producer(destination, **flags.client_options(chosen, ProducerConfig))
     kept = Kept(chosen.ordered, chosen.keep_trace_ids, chosen.keep_headers)
     fields = chosen.whitelist_json_field

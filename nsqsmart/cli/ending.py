@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -107,6 +107,16 @@ def consume(
     if ending.reason is not None:
         raise ending.reason
     return reports
+
+
+def keep(messages: Iterable[nsqsmart.Message]) -> None:
+    """Neither finish nor requeue *messages*: the end gives them back, once it asks for no more.
+
+    Given back before that they would come again at once, as often as the end takes time for, with
+    one attempt more each time: another consumer may count them as failed too often.
+    """
+    for message in messages:
+        message.detach()
 
 
 class Closable(Protocol):

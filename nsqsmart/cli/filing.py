@@ -12,8 +12,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from nsqsmart import Admin, CloseReport, Consumer, ConsumerConfig, Message, Requeue
-from nsqsmart.cli.ending import Ending, consume
+from nsqsmart import Admin, CloseReport, Consumer, ConsumerConfig, Message
+from nsqsmart.cli.ending import Ending, consume, keep
 from nsqsmart.cli.progress import Bar
 from nsqsmart.errors import AdminError, ConfigError, TransportError
 
@@ -147,12 +147,12 @@ class Filing:
                     files.write(messages[:room])
                 except (ConfigError, OSError) as error:
                     self._ending.end(error)
-                    raise Requeue(0.0, backoff=False) from error
+                    keep(messages)
+                    return
                 self.written += len(messages[:room])
                 if self.written == self._most:
                     self._ending.end()
             self._bar.advance(len(messages[:room]))
-            for message in messages[room:]:
-                message.requeue(0.0, backoff=False)
+            keep(messages[room:])
 
         return write

@@ -8,17 +8,17 @@ import random
 import re
 import sys
 import threading
+from dataclasses import replace
 
-from nsqsmart import Consumer, ConsumerConfig, Message, Requeue
+from nsqsmart import Consumer, ConsumerConfig, Message
 from nsqsmart.cli import flags
-from nsqsmart.cli.ending import Ending, consume, left
+from nsqsmart.cli.ending import Ending, consume, keep, left
 from nsqsmart.cli.exits import INTERRUPTED
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.records import line, record
 from nsqsmart.cli.tables import plural
 from nsqsmart.config import resolve
 
-_DEFAULT_IN_FLIGHT = 200
 _ABOUT = """\
 Print messages as they come, until Ctrl-C or -n of them. Without --channel it listens on a channel
 of its own that vanishes with it, and takes messages away from nobody.
@@ -54,10 +54,10 @@ def run(chosen: argparse.Namespace) -> int:
         raise UsageError("--grep and --partition would finish on --channel what they do not print")
     channel = chosen.channel or f"tail{random.randrange(10**6):06}#ephemeral"  # noqa: S311
     address, options = flags.address_of(chosen), flags.client_options(chosen, ConsumerConfig)
-    if chosen.n:
-        most = options.get("max_in_flight", _DEFAULT_IN_FLIGHT)
-        options["max_in_flight"] = min(chosen.n, most)
     config = resolve(ConsumerConfig, address, options | {"workers": 1})[1]
+    if chosen.n:
+        # What is not to be printed need not come.
+        config = replace(config, max_in_flight=min(chosen.n, config.max_in_flight))
     with Ending() as ending:
         printer = _Printer(chosen, ending)
         consumers = [
@@ -89,13 +89,15 @@ class _Printer:
             return
         with self._lock:
             if self._done:
-                raise Requeue(0.0, backoff=False)
+                keep([message])
+                return
             try:
                 _write(self._text(message))
             except OSError as error:
                 self._done = True
                 self._ending.end(error)
-                raise Requeue(0.0, backoff=False) from error
+                keep([message])
+                return
             self.shown += 1
             if self.shown == self._chosen.n:
                 self._done = True

@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from nsqsmart import Admin, AdminConfig, ConsumerConfig, Message
@@ -93,13 +94,12 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.format == "parquet" and (chosen.gzip or chosen.rotate_size or chosen.rotate_interval):
         raise UsageError("--format parquet: each batch is a file, neither gzipped nor rotated")
     address, options = flags.address_of(chosen), flags.client_options(chosen, ConsumerConfig)
-    most = options.get("max_in_flight", _IN_FLIGHT)
+    options.setdefault("batch_max_delay", chosen.sync_interval)
+    options.setdefault("batch_max_messages", options.get("max_in_flight", _IN_FLIGHT))
+    config = resolve(ConsumerConfig, address, options | {"workers": 1})[1]
     if chosen.n:
         # What is not to be written need not come.
-        options["max_in_flight"] = most = min(chosen.n, most)
-    options.setdefault("batch_max_delay", chosen.sync_interval)
-    options.setdefault("batch_max_messages", most)
-    config = resolve(ConsumerConfig, address, options | {"workers": 1})[1]
+        config = replace(config, max_in_flight=min(chosen.n, config.max_in_flight))
     with Ending() as ending:
         filing = Filing(chosen, address, config, ending, lambda topic: _files(chosen, topic))
         filing.add(topics)

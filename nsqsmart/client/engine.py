@@ -283,7 +283,11 @@ class Engine:
             return list(self.subscriptions)
 
     def begin_drain(self) -> None:
-        """Nothing new: RDY 0 everywhere, no lookups, no dials."""
+        """Nothing new: RDY 0 everywhere, no lookups, no dials.
+
+        RDY 0 is first: workers give back what they have not begun with as soon as it drains, and
+        what is given back under an open RDY comes again at once.
+        """
+        self.regulator.stop()
         with self._beginning:
             self.draining = True
-        self.regulator.stop()

@@ -6,6 +6,7 @@ every one still applies.
 """
 
 from tests.mutants.answers import ANSWERS
+from tests.mutants.commands import COMMANDS
 from tests.mutants.consuming import CONSUMING
 from tests.mutants.mutant import Mutant
 from tests.mutants.publishing import PUBLISHING
@@ -22,4 +23,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *SECURITY,
     *SPOOL,
     *ROOMS,
+    *COMMANDS,
 )

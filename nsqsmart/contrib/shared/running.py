@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from nsqsmart import CloseReport, Consumer, Requeue, run
+from nsqsmart import CloseReport, Consumer, run
 from nsqsmart.contrib.shared.declaring import Declared
 
 BAD_CONFIGURATION = 1
@@ -73,8 +73,13 @@ class Shift:
 
     def _counting(self, call: Callable[[Any], object]) -> Callable[[Any], object]:
         def handle(given: Any) -> object:
-            if not self._begin(len(given) if isinstance(given, list) else 1):
-                return Requeue(0.0, backoff=False)
+            messages = given if isinstance(given, list) else [given]
+            if not self._begin(len(messages)):
+                # The end gives them back, once it asks for no more: before that they would come
+                # again at once.
+                for message in messages:
+                    message.detach()
+                return None
             try:
                 return call(given)
             finally:

@@ -199,7 +199,7 @@ def test_what_a_producer_refuses_ends_it_and_the_others_are_copied(redesigned, h
         return SimpleNamespace(
             topic="orders", partition=2, internal_id=77, body=body, headers=headers, tag=tag,
             finish=lambda: answers.append((body, "finished")),
-            requeue=lambda *_, **__: answers.append((body, "requeued")),
+            detach=lambda: answers.append((body, "kept for the end")),
         )  # fmt: skip
 
     make(redesigned, "copies", extend_support=True)
@@ -208,7 +208,7 @@ def test_what_a_producer_refuses_ends_it_and_the_others_are_copied(redesigned, h
         batch = [message(b"a", {"a": 1}), message(b"bad", headers, tag), message(b"b", {})]
         copier.handler("copies")(batch)
         assert ending.wait(0)
-    assert answers == [(b"a", "finished"), (b"bad", "requeued"), (b"b", "finished")]
+    assert answers == [(b"a", "finished"), (b"bad", "kept for the end"), (b"b", "finished")]
     assert sorted(stored(redesigned, "copies")) == [b"a", b"b"]
     assert exit_code(ending.reason) == 1
     assert "message 77 of topic 'orders', partition 2: " in str(ending.reason)

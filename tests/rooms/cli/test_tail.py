@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsqsmart import Admin, Producer, Requeue
+from nsqsmart import Admin, Producer
 from nsqsmart.cli.ending import Ending
 from nsqsmart.cli.tail import _Printer
 from tests.helpers import eventually
@@ -50,13 +50,17 @@ def test_bodies_as_they_are_and_an_end_after_n(cluster, tail):
     assert out == b"one\n\xff\n two\n"
 
 
-def test_what_comes_behind_the_last_one_is_given_back(capfdbinary):
+def test_what_comes_behind_the_last_one_is_kept_for_the_end(capfdbinary):
     chosen = argparse.Namespace(n=1, json=False, print_topic=False, grep=None, partition=None)
     printer = _Printer(chosen, Ending())
-    message = SimpleNamespace(topic="orders", body=b"one", partition=None)
+    kept = []
+    message = SimpleNamespace(
+        topic="orders", body=b"one", partition=None, detach=lambda: kept.append("it")
+    )
     printer.show(message)
-    with pytest.raises(Requeue):
-        printer.show(message)
+    assert not kept
+    printer.show(message)
+    assert kept == ["it"]
     assert capfdbinary.readouterr().out == b"one\n"
 
 
