@@ -83,6 +83,7 @@ class AsyncPublisher:
     def submit(self, publication: Publication, deadline: float, patience: float) -> Pending:
         """Send it on its way; raises what Room.enter raises."""
         topic, body = publication.topic, publication.bodies[0]
+        publication = self._fit(publication, self._shared.directory.known(topic))
         pending = Pending(topic, body, publication, deadline, patience)
         self.room.enter(len(body), deadline)
         try:
@@ -235,6 +236,7 @@ class AsyncPublisher:
             pending = batch[0]
             topology = self._picture(pending)
             if pending.reason is None and _is_usable(topology):
+                pending.publication = self._fit(pending.publication, topology)
                 # A keyed one goes on waiting, in its lane.
                 if pending.publication.keyed or self._overdue.take(pending):
                     self._dispatch(pending, topology)
@@ -289,6 +291,12 @@ class AsyncPublisher:
             self._settle(pending, error)
         except TransportError as error:
             self.on_error(pending, error)
+
+    def _fit(self, publication: Publication, topology: Topology | None) -> Publication:
+        """*publication*, without its key where that means nothing and need not."""
+        if not publication.keyed or not _is_usable(topology) or topology.redesigned:
+            return publication
+        return self._shared.loosen(publication)
 
     def _send(self, pending: Pending, topology: Topology) -> None:
         now = monotonic()

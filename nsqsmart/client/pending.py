@@ -121,6 +121,10 @@ class Pending:
             self._publication = Publication(self.topic, (self.body,))
         return self._publication
 
+    @publication.setter
+    def publication(self, publication: Publication) -> None:
+        self._publication = publication
+
     @property
     def trace_ids(self) -> tuple[int, ...]:
         """Its trace id, if it has one."""

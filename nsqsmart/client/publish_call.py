@@ -185,8 +185,9 @@ class Call:
 
     def _attempt(self) -> Receipt:
         self._target = None
-        publication, way = self._publication, self._way
+        way = self._way
         target = self._target = way.find()
+        publication = self._publication = way.publication
         extended = way.topology is not None and way.topology.meta.extended
         command = build(publication, target, extended=extended)
         way.raise_fence()

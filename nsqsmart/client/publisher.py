@@ -10,6 +10,7 @@ from weakref import ref
 from nsqsmart.client.directory import Directory
 from nsqsmart.client.facts import facts
 from nsqsmart.client.measuring import Meter
+from nsqsmart.client.publication import Publication
 from nsqsmart.client.routes import Route, make_routes
 from nsqsmart.client.troubles import Troubles
 from nsqsmart.client.turns import Turns
@@ -60,6 +61,7 @@ class Publisher:
         self.fences: dict[tuple[str, int | None], float] = {}
         """Until when nothing follows an unanswered keyed command (reliability O4)."""
         self._counts: dict[str, int] = {}
+        self._loosened: set[str] = set()
         self._routes: dict[str, tuple[Topology, tuple[Route, ...]]] = {}
         self._patience = config.response_timeout or _RESPONSE_TIMEOUT
         self.patience_redesigned = config.response_timeout or _RESPONSE_TIMEOUT_REDESIGNED
@@ -170,6 +172,24 @@ class Publisher:
         """Nothing can be sent to *address*: others are preferred, and its connections end."""
         self.outages.failed(address, now)
         self.pool.retire(address)
+
+    def loosen(self, publication: Publication) -> Publication:
+        """*publication* for an original nsqd: with ordering="best-effort" it has no key there.
+
+        Said once for each topic. A partition, which is a place and no order, stays what it was.
+        """
+        if publication.key is None or self.config.ordering == "required":
+            return publication
+        topic = publication.topic
+        if topic not in self._loosened:
+            self._loosened.add(topic)
+            log.warning(
+                "topic %s is on an original NSQ: messages with a key are sent without order, as "
+                "ordering=best-effort permits",
+                topic,
+                extra=facts(topic),
+            )
+        return publication._replace(key=None)
 
     def count_changed(self, topic: str, count: int) -> int:
         """The partition count that keys were mapped by before, if it was another; said once."""

@@ -36,17 +36,19 @@ class Way:
     """The choices of one call.
 
     ``topology`` is the picture it goes by, None for a call that shall look; ``avoid`` are the nodes
-    where it failed since it last paused.
+    where it failed since it last paused; ``publication`` is what to send there, without a key where
+    that means nothing and need not.
     """
 
     __slots__ = (
+        "_asked",
         "_deadline",
-        "_publication",
         "_shared",
         "_turn",
         "_unknown_in",
         "avoid",
         "partition",
+        "publication",
         "topology",
     )
 
@@ -55,7 +57,7 @@ class Way:
         self.partition: int | None = None
         self.topology: Topology | None = None
         self._shared = shared
-        self._publication = publication
+        self.publication = self._asked = publication
         self._deadline = deadline
         self._turn: Token | None = None
         self._unknown_in: frozenset[int] = frozenset()
@@ -67,17 +69,28 @@ class Way:
 
     def find(self) -> Target:
         """The target to try next; raises what the caller shall see, or NoLeader to look again."""
-        publication = self._publication
+        self.publication = self._asked
         topology = self.topology
         if topology is None:
-            topology = self._shared.directory.get(publication.topic, self._deadline)
+            topology = self._shared.directory.get(self._asked.topic, self._deadline)
             self.topology = topology
         if topology.state is not TopicState.FOUND:
             return self._find_unknown(topology)
-        if not publication.keyed:
-            if not topology.targets:
-                raise NoLeader(f"no partition of topic {publication.topic!r} has a leader")
-            return self._shared.pick(topology.targets, self.avoid, now=monotonic())
+        if not topology.redesigned:
+            self.publication = self._shared.loosen(self._asked)
+        if self.publication.keyed:
+            return self._find_keyed(topology)
+        return self._find_any(topology)
+
+    def _find_any(self, topology: Topology) -> Target:
+        """Of a message that may go to every node of its topic."""
+        if not topology.targets:
+            raise NoLeader(f"no partition of topic {topology.topic!r} has a leader")
+        return self._shared.pick(topology.targets, self.avoid, now=monotonic())
+
+    def _find_keyed(self, topology: Topology) -> Target:
+        """Of a message that belongs to one partition: its leader, once it has its turn."""
+        publication = self.publication
         queued = self._turn is None
         partition = self._keep_to_partition(topology)
         if queued and self._turn and self._is_outdated(topology):
@@ -92,21 +105,21 @@ class Way:
     def release(self) -> None:
         """Give the turn up, or the place in the queue for it."""
         if self._turn and self.partition is not None:
-            self._shared.turns.give_up((self._publication.topic, self.partition), self._turn)
+            self._shared.turns.give_up((self.publication.topic, self.partition), self._turn)
 
     def raise_fence(self) -> None:
         """Before a keyed command leaves: whatever ends this call, nothing follows too early."""
         fence = self._shared.config.uncertain_fence
         if fence and self._turn:
             answer_by = min(self._deadline, monotonic() + self._shared.patience_redesigned)
-            self._shared.fences[self._publication.topic, self.partition] = answer_by + fence
+            self._shared.fences[self.publication.topic, self.partition] = answer_by + fence
 
     def settle_fence(self, *, answered: bool) -> None:
         """The command came to its end, or is now known to have got no answer."""
         fence = self._shared.config.uncertain_fence
-        if not fence or not self._publication.keyed:
+        if not fence or not self.publication.keyed:
             return
-        place = (self._publication.topic, self.partition)
+        place = (self.publication.topic, self.partition)
         if not answered:
             self._shared.fences[place] = monotonic() + fence
         elif self._turn:
@@ -114,16 +127,17 @@ class Way:
 
     def _is_outdated(self, topology: Topology) -> bool:
         """Whether the leader may have moved while others had their turns: then look again."""
-        self.topology = self._shared.directory.get(self._publication.topic, self._deadline)
+        self.topology = self._shared.directory.get(self.publication.topic, self._deadline)
         return self.topology is not topology
 
     def _keep_to_partition(self, topology: Topology) -> int:
         """The message's one partition; waits for its turn there."""
-        topic = self._publication.topic
+        topic = self.publication.topic
         if not topology.redesigned:
             raise OrderingNotSupported(
                 f"topic {topic!r} is on an original NSQ, which has no partitions",
-                hint="publish without key= and partition=",
+                hint='publish without key= and partition=; with ordering="best-effort" a key= is '
+                "sent without order there",
             )
         partition = self._partition(topology)
         if partition >= topology.partition_num:
@@ -137,7 +151,7 @@ class Way:
         return partition
 
     def _partition(self, topology: Topology) -> int:
-        publication, count = self._publication, topology.partition_num
+        publication, count = self.publication, topology.partition_num
         if publication.partition is not None:
             return publication.partition
         assert publication.key is not None  # noqa: S101 - keyed means one of the two is there
@@ -156,9 +170,9 @@ class Way:
         fences = self._shared.fences
         if not fences:
             return
-        left = fences.get((self._publication.topic, partition), 0.0) - monotonic()
+        left = fences.get((self.publication.topic, partition), 0.0) - monotonic()
         if left <= 0:
-            fences.pop((self._publication.topic, partition), None)
+            fences.pop((self.publication.topic, partition), None)
             return
         if left > self._deadline - monotonic():
             raise TurnTimeout(
@@ -169,14 +183,16 @@ class Way:
 
     def _find_unknown(self, topology: Topology) -> Target:
         """A topic that no lookup knows, or that has no channel yet."""
-        topic = self._publication.topic
+        topic = self.publication.topic
         if topology.state is TopicState.NO_CHANNEL:
             raise TopicHasNoChannel(
                 f"topic {topic!r} has no channel, and takes no messages without one",
                 hint=f"start a consumer, or make one: Admin.create_channel({topic!r}, NAME)",
             )
         nodes = self._shared.directory.nodes_for_new_topic(topic, self._deadline)
-        if nodes and not self._publication.keyed:
+        if nodes:
+            self.publication = self._shared.loosen(self._asked)
+        if nodes and not self.publication.keyed:
             targets = [Target.at(node, None) for node in nodes]
             return self._shared.pick(targets, self.avoid, now=monotonic())
         if nodes:

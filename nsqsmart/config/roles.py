@@ -53,6 +53,11 @@ class ProducerConfig(ClientConfig):
         "How a key chooses its partition; a callable gets key and partition count.",
         or_callable=True,
     )
+    ordering: str = choice(
+        ("required", "best-effort"),
+        "What key= means on original servers, which keep no order: required raises "
+        "OrderingNotSupported, best-effort sends without order, and says so once.",
+    )
     serialize: bool = flag(
         "Keyed publishes to one partition take turns; without, a key only chooses the partition.",
         default=True,

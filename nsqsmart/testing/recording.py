@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nsqsmart import Pending, Producer, ProducerConfig, Receipt
-from nsqsmart.errors import ClientClosed
+from nsqsmart.errors import ClientClosed, ConfigError, NotSupported, OrderingNotSupported
+from nsqsmart.names import Dialect
 
 _NOWHERE = "nsq://nowhere.invalid:4150"
 _NSQD = "recorded:0"
@@ -66,12 +67,29 @@ class RecordingProducer(Producer):
     Args:
         outbox: where every message goes, as :class:`Published`; default: an Outbox of its own.
         alias: the name it notes in each of them.
+        dialect: "original" or "redesigned": it refuses what such servers do, with the same errors;
+            default: it takes what any server takes.
+        ordering: as the option of a Producer; "best-effort" takes a ``key=`` for original servers.
+
+    Raises ConfigError for a dialect or an ordering that there is none of.
     """
 
-    def __init__(self, outbox: Outbox | None = None, *, alias: str = "default") -> None:
-        super().__init__(_NOWHERE, config=ProducerConfig())
+    def __init__(
+        self,
+        outbox: Outbox | None = None,
+        *,
+        alias: str = "default",
+        dialect: str | None = None,
+        ordering: str = "required",
+    ) -> None:
+        super().__init__(_NOWHERE, config=ProducerConfig(ordering=ordering))
+        if dialect not in (None, *Dialect):
+            known = " and ".join(map(repr, map(str, Dialect)))
+            raise ConfigError(f"dialect {dialect!r}: there are {known}")
         self.outbox = Outbox() if outbox is None else outbox
         self.alias = alias
+        self.dialect = dialect
+        self.ordering = ordering
 
     def publish(
         self,
@@ -100,6 +118,13 @@ class RecordingProducer(Producer):
             timeout=timeout,
         )
         self._check_open()
+        adorned = bool(headers) or tag is not None
+        if self.dialect == Dialect.ORIGINAL:
+            self._check_order(topic, key, partition)
+            _refuse(topic, self.dialect, "headers= and tag=", wanted=adorned)
+            _refuse(topic, self.dialect, "trace=", wanted=bool(trace) or trace_id is not None)
+        elif self.dialect == Dialect.REDESIGNED:
+            _refuse(topic, self.dialect, "delay=", wanted=delay is not None)
         traced = _trace_id(trace=trace) if trace_id is None else trace_id
         kept = None if headers is None else dict(headers)
         published = Published(topic, body, key, delay, kept, tag, traced, self.alias, partition)
@@ -151,6 +176,14 @@ class RecordingProducer(Producer):
         if self._closed:
             raise ClientClosed("the Producer was closed")
 
+    def _check_order(self, topic: str, key: Key | None, partition: int | None) -> None:
+        loose = partition is None and self.ordering == "best-effort"
+        if not loose and not (key is None and partition is None):
+            raise OrderingNotSupported(
+                f"topic {topic!r} is on an original NSQ, which has no partitions",
+                hint='publish without key= and partition=, or say ordering="best-effort"',
+            )
+
     def _running(self) -> Any:
         # Whatever the real one will learn to do: a test never reaches a network through this.
         raise RuntimeError("a RecordingProducer has no connection")
@@ -198,6 +231,15 @@ def assert_published(
     raise AssertionError(
         f"{often} topic={topic!r}{wanted}: expected {expected}\n{_describe(everything)}"
     )
+
+
+def _refuse(topic: str, dialect: str, arguments: str, *, wanted: bool) -> None:
+    if wanted:
+        raise NotSupported(
+            f"topic {topic!r} is on {'an' if dialect == Dialect.ORIGINAL else 'a'} {dialect} NSQ, "
+            "which has none of that",
+            hint=f"publish without {arguments}",
+        )
 
 
 def _contains(body: bytes, part: Mapping[str, Any] | bytes | str) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from nsqsmart import Producer
 from nsqsmart.contrib.django import conf
+from nsqsmart.contrib.shared.declaring import Declared
+from nsqsmart.contrib.shared.fitting import Use
 from nsqsmart.contrib.shared.producing import PUBLISH_TIMEOUT
 from nsqsmart.testing.recording import RecordingProducer, outbox
 
@@ -26,7 +29,7 @@ class Producers:
         found = self._made.get((alias, records))
         if found is not None:
             return found
-        made = RecordingProducer(outbox, alias=alias) if records else make_producer(alias)
+        made = make_recorder(alias) if records else make_producer(alias)
         # If another thread was faster, this one has not dialled anybody yet.
         return self._made.setdefault((alias, records), made)
 
@@ -35,6 +38,20 @@ class Producers:
         while self._made:
             _, producer = self._made.popitem()
             producer.close()
+
+
+def make_recorder(alias: str) -> RecordingProducer:
+    """One that sends nothing, and refuses what the servers of the settings would."""
+    entry = conf.get_alias(alias)
+    ordering = str(entry.options.get("ordering", "required"))
+    return RecordingProducer(outbox, alias=alias, dialect=entry.dialect, ordering=ordering)
+
+
+def use_of(alias: str, handlers: Iterable[Declared]) -> Use:
+    """What the settings, and those of *handlers* that belong to *alias*, have declared."""
+    entry = conf.get_alias(alias)
+    own = [each for each in handlers if each.alias == alias]
+    return Use(entry.dialect, entry.options, entry.source, own)
 
 
 def make_producer(alias: str) -> Producer:

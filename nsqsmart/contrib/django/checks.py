@@ -7,17 +7,33 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import Error, Warning, register  # noqa: A004 - as Django calls them
+from django.core.checks import Error, Info, Warning, register  # noqa: A004 - as Django calls them
 
 from nsqsmart import NsqError
 from nsqsmart.contrib.django import conf
-from nsqsmart.contrib.django.aliases import make_producer
+from nsqsmart.contrib.django.aliases import make_producer, use_of
 from nsqsmart.contrib.django.handlers import MODULE, discover
 from nsqsmart.contrib.shared.declaring import find_twice
+from nsqsmart.contrib.shared.fitting import describe_dialects, find_dialects, find_misfits
 from nsqsmart.errors import ConfigError
 
 _TAG = "nsqsmart"
 _PATIENCE = 2.0
+
+
+def _check_fit(name: str) -> Iterator[Any]:
+    use = use_of(name, discover())
+    dialects = find_dialects(conf.get_alias(name).url, use, _PATIENCE)
+    for wrong in find_misfits(dialects, use):
+        yield Warning(f"alias {name!r}: {wrong}", hint="manage.py nsq_ping", id="nsqsmart.W005")
+    if use.dialect is None:
+        for line in describe_dialects(dialects, use):
+            dialect = line.partition(" ")[0]
+            yield Info(
+                f"alias {name!r}: {line}",
+                hint=f"Say 'DIALECT': {dialect!r}, and tests refuse the same.",
+                id="nsqsmart.I001",
+            )
 
 
 def register_all() -> None:
@@ -113,8 +129,12 @@ def _has_threads(uwsgi: Any) -> bool:
 
 
 def check_servers(**_given: Any) -> list[Any]:
-    """W004 servers that do not answer; with ``check --deploy`` alone, for it asks them."""
-    found = []
+    """W004 servers that do not answer, W005 servers that cannot do what is declared, I001 which
+    servers these are where the settings do not say it.
+
+    With ``check --deploy`` alone, for it asks them.
+    """
+    found: list[Any] = []
     try:
         names = list(conf.read_aliases())
     except ConfigError:
@@ -123,6 +143,7 @@ def check_servers(**_given: Any) -> list[Any]:
         try:
             with make_producer(name) as producer:
                 producer.ping(_PATIENCE)
+            found += _check_fit(name)
         except ConfigError:
             continue
         except NsqError as error:

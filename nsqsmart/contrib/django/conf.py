@@ -11,19 +11,21 @@ from typing import Any, Final, NamedTuple
 from django.conf import settings
 
 from nsqsmart.config import Endpoint, ProducerConfig
+from nsqsmart.contrib.shared.fitting import check_dialect
 from nsqsmart.contrib.shared.producing import read_target
 from nsqsmart.errors import ConfigError
 
 MODES: Final = ("on_commit", "now", "outbox")
 _IN_TESTS: Final = ("record", "send")
-_KEYS: Final = ("URL", "PUBLISH", "OPTIONS", "IN_TESTS")
+_KEYS: Final = ("URL", "PUBLISH", "OPTIONS", "IN_TESTS", "DIALECT")
 
 
 class Alias(NamedTuple):
     """One entry of the setting.
 
     ``url`` is None for the one of the environment; ``publish`` is one of MODES; ``options`` are for
-    producers and consumers; ``sends_in_tests`` tells that tests do not only record.
+    producers and consumers; ``sends_in_tests`` tells that tests do not only record; ``dialect``
+    says which servers these are, None for nothing.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Alias(NamedTuple):
     publish: str
     options: Mapping[str, Any]
     sends_in_tests: bool
+    dialect: str | None = None
 
     @property
     def source(self) -> str:
@@ -98,7 +101,9 @@ def _read_alias(name: str, entry: object) -> Alias:
     tests = entry.get("IN_TESTS", _IN_TESTS[0])
     if tests not in _IN_TESTS:
         raise ConfigError(f"{where}['IN_TESTS'] {tests!r} is none of {', '.join(_IN_TESTS)}")
-    return Alias(name, entry.get("URL") or None, mode, entry.get("OPTIONS", {}), tests == "send")
+    dialect = check_dialect(entry.get("DIALECT"), f"{where}['DIALECT']")
+    options = entry.get("OPTIONS", {})
+    return Alias(name, entry.get("URL") or None, mode, options, tests == "send", dialect)
 
 
 def _near(name: object, known: Iterable[str]) -> str:

@@ -14,8 +14,10 @@ from flask.cli import AppGroup
 from werkzeug._reloader import run_with_reloader
 
 from nsqsmart import Consumer, Message
+from nsqsmart.config import ConsumerConfig
 from nsqsmart.contrib.flask.state import State
 from nsqsmart.contrib.shared.declaring import Declared, choose
+from nsqsmart.contrib.shared.fitting import describe_dialects, find_dialects, find_misfits
 from nsqsmart.contrib.shared.running import (
     BAD_CONFIGURATION,
     CONSUMING,
@@ -38,8 +40,8 @@ def make_group(state: State, handlers: Callable[[], list[Declared]]) -> AppGroup
     @group.command("ping")
     @click.option("--timeout", type=float, default=5.0, show_default=True, help="Seconds.")
     def ping(timeout: float) -> None:
-        """Do the servers answer?"""
-        _end(_ping(state, timeout))
+        """Do the servers answer, which are they, and can they do what is declared?"""
+        _end(_ping(state, handlers(), timeout))
 
     @group.command("tail")
     @click.argument("topic")
@@ -141,22 +143,32 @@ def around(app: Flask, declared: Declared) -> Callable[[Any], object]:
     return handle
 
 
-def _ping(state: State, timeout: float) -> int:
+def _ping(state: State, handlers: list[Declared], timeout: float) -> int:
     try:
         with state.make_producer() as producer:
             took = producer.ping(timeout)
+        use = state.use(handlers)
+        dialects = find_dialects(state.url, use, timeout)
     except ConfigError as error:
         return _fail(str(error), BAD_CONFIGURATION)
     except NsqError as error:
         return _fail(str(error), RETRY_LATER)
     for nsqd, seconds in sorted(took.items()):
         click.echo(f"{nsqd} answered in {seconds * 1000:.1f} ms")
-    return 0
+    for line in describe_dialects(dialects, use):
+        click.echo(line)
+    wrong = find_misfits(dialects, use)
+    return _fail("; ".join(wrong), BAD_CONFIGURATION) if wrong else 0
 
 
 def _tail(state: State, topic: str, channel: str, most: int | None) -> int:
     try:
-        consumer = Consumer(topic, channel, address=state.url, **state.consumer_options())
+        options = state.consumer_options()
+        if most:
+            # What is not to be printed need not come.
+            usual = options.get("max_in_flight", ConsumerConfig().max_in_flight)
+            options["max_in_flight"] = min(most, usual)
+        consumer = Consumer(topic, channel, address=state.url, **options)
         with consumer:
             for number, message in enumerate(consumer, 1):
                 _print(message)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from flask import Flask
 
 from nsqsmart import Producer
 from nsqsmart.config import ConsumerConfig, ProducerConfig, options_of, read_options
+from nsqsmart.contrib.shared.declaring import Declared
+from nsqsmart.contrib.shared.fitting import Use, check_dialect
 from nsqsmart.contrib.shared.losses import Tally
 from nsqsmart.contrib.shared.producing import PUBLISH_TIMEOUT, read_target
 from nsqsmart.errors import ConfigError
@@ -17,6 +19,8 @@ from nsqsmart.testing.recording import Outbox, RecordingProducer
 
 URL: Final = "NSQSMART_URL"
 OPTIONS: Final = "NSQSMART_OPTIONS"
+DIALECT: Final = "NSQSMART_DIALECT"
+_SETTINGS: Final = (URL, OPTIONS, DIALECT)
 _SOURCE: Final = f"app.config[{OPTIONS!r}]"
 
 
@@ -40,6 +44,11 @@ class State:
         return found or None
 
     @property
+    def dialect(self) -> str | None:
+        """What the config says of the servers; raises ConfigError."""
+        return check_dialect(self.app.config.get(DIALECT), f"app.config[{DIALECT!r}]")
+
+    @property
     def records(self) -> bool:
         """Whether it is a test that has not said where to publish."""
         return bool(self.app.config.get("TESTING")) and self.url is None
@@ -50,7 +59,7 @@ class State:
         found = self._made.get(self.records)
         if found is not None:
             return found
-        made = RecordingProducer(self.outbox) if self.records else self.make_producer()
+        made = self._make_recorder() if self.records else self.make_producer()
         # If another thread was faster, this one has not dialled anybody yet.
         return self._made.setdefault(self.records, made)
 
@@ -61,6 +70,14 @@ class State:
     def make_producer(self) -> Producer:
         """A real one, as the config has it; raises ConfigError."""
         return Producer(self.url, config=self.target())
+
+    def _make_recorder(self) -> RecordingProducer:
+        ordering = str(self._options().get("ordering", "required"))
+        return RecordingProducer(self.outbox, dialect=self.dialect, ordering=ordering)
+
+    def use(self, handlers: Collection[Declared]) -> Use:
+        """What the config and *handlers* have declared; raises ConfigError."""
+        return Use(self.dialect, self._options(), _SOURCE, handlers)
 
     def close(self) -> None:
         """Close the producer; the next use makes another."""
@@ -82,8 +99,9 @@ class State:
     def check(self) -> None:
         """Raise ConfigError for what is wrong already; an address may come later."""
         for name in self.app.config:
-            if name.startswith("NSQSMART_") and name not in (URL, OPTIONS):
+            if name.startswith("NSQSMART_") and name not in _SETTINGS:
                 raise ConfigError(f"app.config[{name!r}] is no setting: {_hint(name)}")
+        check_dialect(self.app.config.get(DIALECT), f"app.config[{DIALECT!r}]")
         read_options(ProducerConfig, self._options(), _SOURCE, shared=True)
         if self.url is not None:
             self.target()
@@ -99,5 +117,5 @@ def _hint(name: str) -> str:
     option = name.removeprefix("NSQSMART_").lower()
     if option in options_of(ProducerConfig) or option in options_of(ConsumerConfig):
         return f"put {option!r} into {OPTIONS}"
-    near = difflib.get_close_matches(name, (URL, OPTIONS), n=1)
+    near = difflib.get_close_matches(name, _SETTINGS, n=1)
     return f"did you mean {near[0] if near else OPTIONS}?"

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 import nsqsmart
-from nsqsmart.errors import ClientClosed, ConfigError
+from nsqsmart.errors import ClientClosed, ConfigError, NotSupported, OrderingNotSupported
 from nsqsmart.testing.recording import Outbox, Published, RecordingProducer, assert_published
 
 
@@ -173,3 +173,38 @@ def test_a_failure_stays_readable() -> None:
     with pytest.raises(AssertionError, match="and 5 more") as caught:
         assert_published(many, "log")
     assert len(str(caught.value)) < 5000
+
+
+@pytest.mark.parametrize(
+    ("dialect", "arguments", "error"),
+    [
+        ("original", {"key": "k"}, OrderingNotSupported),
+        ("original", {"partition": 1}, OrderingNotSupported),
+        ("original", {"headers": {"a": 1}}, NotSupported),
+        ("original", {"tag": "t"}, NotSupported),
+        ("original", {"trace": True}, NotSupported),
+        ("original", {"trace_id": 0}, NotSupported),
+        ("redesigned", {"delay": 1}, NotSupported),
+    ],
+)
+def test_it_refuses_what_servers_of_a_dialect_do(dialect, arguments, error):
+    with RecordingProducer(dialect=dialect) as producer:
+        with pytest.raises(error):
+            producer.publish("orders", b"1", **arguments)
+        assert producer.outbox == []
+    with RecordingProducer() as producer:
+        producer.publish("orders", b"1", **arguments)
+        assert len(producer.outbox) == 1
+
+
+def test_best_effort_takes_a_key_for_original_servers():
+    with RecordingProducer(dialect="original", ordering="best-effort") as producer:
+        producer.publish_many("orders", [b"1", b"2"], key="k")
+        assert [each.key for each in producer.outbox] == ["k", "k"]
+        with pytest.raises(OrderingNotSupported):
+            producer.publish("orders", b"1", partition=1)
+
+
+def test_a_dialect_that_there_is_none_of():
+    with pytest.raises(ConfigError, match="'original' and 'redesigned'"):
+        RecordingProducer(dialect="old")

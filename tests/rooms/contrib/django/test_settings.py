@@ -54,6 +54,7 @@ def test_good_settings_have_nothing_wrong(recorded, declared):
         ({"url": URL}, "nsqsmart.E002", "did you mean URL?"),
         ({"URL": URL, "PUBLISH": "on_comit"}, "nsqsmart.E002", "did you mean on_commit?"),
         ({"URL": URL, "IN_TESTS": "yes"}, "nsqsmart.E002", "none of record, send"),
+        ({"URL": URL, "DIALECT": "old"}, "nsqsmart.E002", "none of original, redesigned"),
         (URL, "nsqsmart.E002", "must be a dict with the keys URL"),
     ],
 )
@@ -132,7 +133,7 @@ def test_uwsgi_without_threads(declared, monkeypatch):
 
 def test_servers_are_asked_before_a_deployment_alone(nsq_settings, declared):
     with Cluster(nsqds=1) as cluster:
-        nsq_settings(default={"URL": cluster.url})
+        nsq_settings(default={"URL": cluster.url, "DIALECT": "redesigned"})
         assert found(include_deployment_checks=True) == {}
         nsq_settings(default={"URL": cluster.url}, audit={"URL": URL})
         assert found() == {}

@@ -8,15 +8,23 @@ from django.core.management.base import BaseCommand, CommandError
 
 from nsqsmart import NsqError
 from nsqsmart.contrib.django import conf
-from nsqsmart.contrib.django.aliases import make_producer
+from nsqsmart.contrib.django.aliases import make_producer, use_of
+from nsqsmart.contrib.django.handlers import discover
+from nsqsmart.contrib.shared.fitting import describe_dialects, find_dialects, find_misfits
 from nsqsmart.contrib.shared.running import BAD_CONFIGURATION, RETRY_LATER
-from nsqsmart.errors import ConfigError
+from nsqsmart.errors import ConfigError, DiscoveryError
 
 
 class Command(BaseCommand):
-    """Exit code 0 if every alias has an nsqd that answers, 1 for bad settings, 75 otherwise."""
+    """Exit code 0 if every alias has an nsqd that answers, 75 if not.
 
-    help = "Shakes hands with the nsqds of every alias of the setting NSQSMART."
+    1 for bad settings, and for servers that cannot do what settings and handlers declare.
+    """
+
+    help = (
+        "Shakes hands with the nsqds of every alias of the setting NSQSMART, and says which "
+        "servers they are."
+    )
     requires_system_checks = ()
 
     def add_arguments(self, parser: Any) -> None:
@@ -26,16 +34,22 @@ class Command(BaseCommand):
 
     def handle(self, *_arguments: Any, **options: Any) -> None:
         """Ask, print, and end with the code."""
-        silent = []
+        silent: list[str] = []
+        wrong: list[str] = []
         try:
             names = [options["alias"]] if options["alias"] else list(conf.read_aliases())
             for name in names:
                 with make_producer(name) as producer:
-                    silent += self._ping(name, producer, options["timeout"])
+                    failures = self._ping(name, producer, options["timeout"])
+                silent += failures
+                if not failures:
+                    wrong += self._look(name, options["timeout"])
         except ConfigError as error:
             raise CommandError(str(error), returncode=BAD_CONFIGURATION) from error
         if silent:
-            raise CommandError("\n".join(silent), returncode=RETRY_LATER)
+            raise CommandError("\n".join(silent + wrong), returncode=RETRY_LATER)
+        if wrong:
+            raise CommandError("\n".join(wrong), returncode=BAD_CONFIGURATION)
 
     def _ping(self, name: str, producer: Any, timeout: float) -> list[str]:
         try:
@@ -45,3 +59,14 @@ class Command(BaseCommand):
         for nsqd, seconds in sorted(took.items()):
             self.stdout.write(f"{name}: {nsqd} answered in {seconds * 1000:.1f} ms")
         return []
+
+    def _look(self, name: str, timeout: float) -> list[str]:
+        """Say which servers these are; what they cannot do."""
+        use = use_of(name, discover())
+        try:
+            dialects = find_dialects(conf.get_alias(name).url, use, timeout)
+        except DiscoveryError as error:
+            return [f"{name}: {error}"]
+        for line in describe_dialects(dialects, use):
+            self.stdout.write(f"{name}: {line}")
+        return [f"{name}: {misfit}" for misfit in find_misfits(dialects, use)]

@@ -11,14 +11,17 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections
 
 from nsqsmart.contrib.django.relaying import Passage, Relay
-from nsqsmart.contrib.shared.running import RETRY_LATER
+from nsqsmart.contrib.shared.running import BAD_CONFIGURATION, RETRY_LATER
 
 _LONGEST_PAUSE = 30.0
 _TURN = 0.25
 
 
 class Command(BaseCommand):
-    """Exit code 0 when it was told to stop, or with --once when all was published; else 75."""
+    """Exit code 0 when it was told to stop, or with --once when all was published.
+
+    With --once 1 when something was refused for good, which waits for a person, and else 75.
+    """
 
     help = "Publishes the rows of the outbox; any number of relays may run at once."
 
@@ -39,6 +42,12 @@ class Command(BaseCommand):
             return
         passage = relay.run_once()
         self.stdout.write(_describe(passage))
+        if passage.refused:
+            raise CommandError(
+                f"{passage.refused} refused for good: they stay in the outbox with refused=True, "
+                "and last_error says why",
+                returncode=BAD_CONFIGURATION,
+            )
         if passage.kept:
             raise CommandError("some could not be published yet", returncode=RETRY_LATER)
 
