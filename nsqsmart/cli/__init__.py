@@ -34,6 +34,8 @@ _COMMANDS = {
     "tail": "tail",
     "stat": "stat",
     "lookup": "lookup",
+    "topic": "topic",
+    "channel": "channel",
     "doctor": "doctor",
     "to-file": "to_file",
     "copy": "copying",

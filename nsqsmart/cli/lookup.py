@@ -31,9 +31,8 @@ def add_parser(commands: Commands[Parser]) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Ask and print; 1 for a topic that nobody knows."""
     topics = flags.topics_of(chosen)
-    address = flags.address_of(chosen)
-    admin = Admin(address, **flags.client_options(chosen, AdminConfig))
-    found = _topics(admin, topics) if topics else _everything(admin, address)
+    admin = Admin(flags.address_of(chosen), **flags.client_options(chosen, AdminConfig))
+    found = _topics(admin, topics) if topics else _everything(admin)
     if chosen.json:
         print(json.dumps(found))
     elif topics:
@@ -48,7 +47,7 @@ def run(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _everything(admin: Admin, address: str) -> dict[str, Any]:
+def _everything(admin: Admin) -> dict[str, Any]:
     nodes = [
         {
             "nsqd": node.nsqd,
@@ -58,9 +57,11 @@ def _everything(admin: Admin, address: str) -> dict[str, Any]:
         }
         for node in admin.nodes()
     ]
-    # A lone nsqd does not say what it has: only a lookup does.
-    direct = "+" not in address.partition("://")[0]
-    return {"nsqds": nodes, "topics": None if direct else admin.topics()}
+    try:
+        return {"nsqds": nodes, "topics": admin.topics()}
+    except ConfigError:
+        # A lone nsqd says what it has over HTTP alone, and nobody has said where that is.
+        return {"nsqds": nodes, "topics": None}
 
 
 def _topics(admin: Admin, topics: list[str]) -> dict[str, Any]:
@@ -109,7 +110,10 @@ def _print_everything(found: dict[str, Any]) -> None:
     rows = [[each[name] or None for name in head] for each in found["nsqds"]]
     print("\n".join(table(head, rows)))
     if found["topics"] is None:
-        print("\ntopics are known to an nsqlookupd: use nsq+lookupd://HOST:4161")
+        print(
+            "\ntopics are known to an nsqlookupd: use nsq+lookupd://HOST:4161, "
+            "or give --nsqd-http-addresses"
+        )
     else:
         names = [f"  {topic}" for topic in found["topics"] or ["none"]]
         print("\n".join(["", "topics", *names]))

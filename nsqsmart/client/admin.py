@@ -6,6 +6,7 @@ from nsqsmart.client import errands
 from nsqsmart.client.administering import Errand
 from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
 from nsqsmart.client.http_probing import HttpProbe, probe_http
+from nsqsmart.client.lone import LoneNsqds, read_http_addresses
 from nsqsmart.client.probing import Probe, probe_nsqd
 from nsqsmart.config import AdminConfig, resolve
 from nsqsmart.errors import ConfigError
@@ -32,8 +33,10 @@ class Admin:
 
     Args:
         address: ``nsq+lookupd://host:4161,...`` or ``nsq+embedded://NAME``. With ``nsq://`` only
-            :meth:`probe`, :meth:`nodes` and :meth:`topology` work: an nsqd does not tell where
-            its HTTP interface is. Default: the environment variable ``NSQSMART_URL``.
+            :meth:`probe`, :meth:`nodes` and :meth:`topology` work without the option
+            ``nsqd_http_addresses``, as ``"host:4151"``: an nsqd does not tell where its HTTP
+            interface is. What changes something takes original nsqds alone then.
+            Default: the environment variable ``NSQSMART_URL``.
         config: an :class:`~nsqsmart.config.AdminConfig` instead of the defaults.
         **options: any option by its name, as ``admin_timeout=10`` (seconds) or ``"250ms"``.
 
@@ -51,6 +54,7 @@ class Admin:
         self, address: str | None = None, *, config: AdminConfig | None = None, **options: object
     ) -> None:
         self._endpoint, self._config = resolve(AdminConfig, address, options, config=config)
+        self._http = read_http_addresses(self._endpoint, self._config)
         prepare_endpoint(self._endpoint)
         self._greeting = make_greeting(self._config)
 
@@ -75,7 +79,7 @@ class Admin:
 
         A redesigned one knows a new topic once a partition of it has a leader.
         """
-        return self._errand("topics()").topics()
+        return self._look("topics()").topics()
 
     def nodes(self) -> list[NodeInfo]:
         """Every nsqd that a lookup lists, sorted by address.
@@ -83,8 +87,8 @@ class Admin:
         With ``nsq://`` those of the address, which are asked who they are.
         """
         endpoint = open_endpoint(self._endpoint)
-        if endpoint.discovers:
-            return [describe(listed) for listed in Errand(endpoint, self._config).nodes()]
+        if endpoint.discovers or self._http:
+            return [describe(listed) for listed in self._look("nodes()").nodes()]
         probes = [probe_nsqd(address, self._greeting) for address in endpoint.addresses]
         return [NodeInfo(each.nsqd, version=each.version, dialect=each.dialect) for each in probes]
 
@@ -99,7 +103,7 @@ class Admin:
             check_topic(topic)
         if channel is not None:
             check_channel(channel)
-        return self._errand("stats()").stats(topic, channel)
+        return self._look("stats()").stats(topic, channel)
 
     def probe(self, nsqd: str) -> Probe:
         """Try to connect to *nsqd*, ``"host:port"`` as :meth:`nodes` names it, as a client does.
@@ -237,13 +241,22 @@ class Admin:
         errands.change_channel(self._errand(f"{verb}_channel()"), verb, topic, channel)
 
     def _errand(self, method: str) -> Errand:
+        """For what changes something."""
+        errand = self._look(method)
+        errand.check_lone(method)
+        return errand
+
+    def _look(self, method: str) -> Errand:
         endpoint = open_endpoint(self._endpoint)
-        if not endpoint.discovers:
+        if endpoint.discovers:
+            return Errand(endpoint, self._config)
+        if not self._http:
             raise ConfigError(
                 f"{method} needs the HTTP addresses of the nsqds, which {endpoint} does not tell: "
-                "use nsq+lookupd://HOST:4161"
+                "use nsq+lookupd://HOST:4161, or give nsqd_http_addresses=HOST:4151"
             )
-        return Errand(endpoint, self._config)
+        lone = LoneNsqds(list(zip(endpoint.addresses, self._http, strict=True)))
+        return Errand(endpoint, self._config, lone)
 
 
 def _check_count(what: str, count: object, most: int) -> int:

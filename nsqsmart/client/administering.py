@@ -14,9 +14,10 @@ from time import monotonic, sleep
 from nsqsmart.client.addressing import http_address, usable_node
 from nsqsmart.client.asking import make_lookup
 from nsqsmart.client.directory import Directory
+from nsqsmart.client.lone import LoneNsqds
 from nsqsmart.config import AdminConfig, Endpoint
-from nsqsmart.errors import DiscoveryError, TopicNotExist
-from nsqsmart.names import Address
+from nsqsmart.errors import DiscoveryError, NotSupported, TopicNotExist
+from nsqsmart.names import Address, Dialect
 from nsqsmart.net.admin_http import AdminHttp
 from nsqsmart.net.lookup import READ
 from nsqsmart.policy.administration import Answer, Operation, Verdict, failure, judge
@@ -42,10 +43,16 @@ Place = int | Address
 
 
 class Errand:
-    """One call: a deadline, lookups, requests. Nothing of it outlives the call."""
+    """One call: a deadline, lookups, requests. Nothing of it outlives the call.
 
-    def __init__(self, endpoint: Endpoint, config: AdminConfig) -> None:
+    With *lone* nsqds there are no lookups: the nsqds are asked what those would tell.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, config: AdminConfig, lone: LoneNsqds | None = None
+    ) -> None:
         self._config = config
+        self._lone = lone
         self._deadline = monotonic() + config.admin_timeout
         self._lookup = make_lookup(endpoint, config)
         self._directory = Directory(endpoint, config, READ)
@@ -54,12 +61,25 @@ class Errand:
 
     def survey(self) -> None:
         """Learn who leads the lookups; raises DiscoveryError when none answers."""
-        self._lookup.survey(self._deadline)
+        if self._lone is None:
+            self._lookup.survey(self._deadline)
+
+    def check_lone(self, method: str) -> None:
+        """Raise NotSupported for lone redesigned nsqds: their lookups decide on changes."""
+        if self._lone is None:
+            return
+        with self._http(_STATS_PATIENCE) as http:
+            dialects = self._lone.dialects(http)
+        if Dialect.REDESIGNED in dialects:
+            raise NotSupported(
+                f"{method}: a redesigned nsqd takes that from its nsqlookupd",
+                hint="use nsq+lookupd://HOST:4161",
+            )
 
     def is_original(self) -> bool:
         """The dialect of the lookups."""
         self.survey()
-        return self._lookup.original
+        return self._lone is not None or self._lookup.original
 
     def topology(self, topic: str, seen: int = 0, refused: list[Refused] | None = None) -> Topology:
         """The picture of *topic*, newer than generation *seen*."""
@@ -67,11 +87,16 @@ class Errand:
 
     def topics(self) -> list[str]:
         """Every topic that a lookup knows, sorted."""
+        if self._lone is not None:
+            return sorted({topic for each in self.nodes() for topic in each.topics})
         listings = self._lookup.collect("/topics", parse_topics, self._deadline)
         return sorted({topic for listing in listings for topic in listing})
 
     def nodes(self) -> list[Listed]:
         """Every nsqd that a lookup lists, at the addresses to dial."""
+        if self._lone is not None:
+            with self._http(_STATS_PATIENCE) as session:
+                return self._lone.nodes(session)
         found = []
         for listed in unite(self._lookup.collect("/nodes", parse_listing, self._deadline)):
             node = usable_node(listed.node, self._config)
@@ -114,6 +139,8 @@ class Errand:
 
     def at_lookups(self, operation: Operation) -> list[Answer]:
         """The answers of all lookups."""
+        if self._lone is not None:
+            return []
         with self._http() as http:
             return [
                 self._post(http, address, operation, f"nsqlookupd {address}")

@@ -217,3 +217,7 @@ class AdminConfig(ClientConfig):
         minimum=0.01,
         maximum=86400,
     )
+    nsqd_http_addresses: str | None = text(
+        "HTTP addresses of the nsqds of an nsq:// address, in their order, as HOST:4151,HOST:4151: "
+        "an nsqd does not tell its own."
+    )

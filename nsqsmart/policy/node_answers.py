@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address, Dialect, is_valid_name
-from nsqsmart.policy.documents import dicts_of, list_of, text_of, unwrap
+from nsqsmart.policy.documents import dicts_of, list_of, shown, text_of, unwrap
 from nsqsmart.policy.lookup_answers import Node, read_node
 
 _OK = 200
 _MAX_HOSTNAME = 253
+_MAX_VERSION = 100
 # A cluster is far smaller; what a peer may make us ask is bounded (reliability SEC-15).
 _MAX_NODES = 1024
 
@@ -62,6 +63,15 @@ def parse_listing(status: int, body: bytes) -> list[Listed]:
 def parse_topics(status: int, body: bytes) -> list[str]:
     """Read the answer to ``/topics``; raises :class:`DiscoveryError` if it is none."""
     return _names(_data(status, body, "topics").get("topics"))
+
+
+def parse_info(status: int, body: bytes) -> tuple[str, str]:
+    """Version and host name of an nsqd, as ``/info`` has them; raises :class:`DiscoveryError`."""
+    data = _data(status, body, "info")
+    version, hostname = text_of(data.get("version")), text_of(data.get("hostname"))
+    if not version:
+        raise DiscoveryError("info answered without a version: it is no nsqd")
+    return shown(version)[:_MAX_VERSION], shown(hostname)[:_MAX_HOSTNAME]
 
 
 def unite(listings: Iterable[Iterable[Listed]]) -> list[Listed]:
