@@ -24,6 +24,8 @@ _OTHERS: Final = ("NSQSMART_REQUIRE", "NSQSMART_TEST_")
 KINDS: Final = (ClientConfig, ProducerConfig, ConsumerConfig, AdminConfig)
 """Every config class; together they hold every name there is."""
 _IN_QUERY: Final = "the address"
+_MISSPELT: Final = 0.87
+"""So similar is a name with a wrong letter or two; two options are never so similar."""
 
 
 def resolve(
@@ -46,13 +48,15 @@ def resolve(
     The query of the returned endpoint is what speaks of the embedded cluster.
 
     Raises :class:`ConfigError` for a value that is not permitted, an unknown name, or no address;
-    TypeError for an argument of the wrong type. An unknown ``NSQSMART_*`` variable warns.
+    TypeError for an argument of the wrong type. A ``NSQSMART_*`` variable that is a letter or two
+    off an option is refused too, unless a *config* stands in for the environment; any other
+    unknown one warns.
     """
     environ = os.environ if environ is None else environ
     options = options or {}
     if config is not None and not isinstance(config, kind):
         raise TypeError(f"config must be a {kind.__name__}, not a {type(config).__name__}")
-    _warn_of_unknown(environ)
+    _check_variables(environ, refuse=config is None)
     endpoint = _find_endpoint(address, environ)
     chosen = {} if config is not None else _from_environment(kind, environ, defaults or {})
     if endpoint.tls:
@@ -179,7 +183,12 @@ def _unknown(shown: str, name: str, known: Iterable[str]) -> str:
     return f"{shown} is no option" + (f": did you mean {near[0]}?" if near else "")
 
 
-def _warn_of_unknown(environ: Mapping[str, str]) -> None:
+def _check_variables(environ: Mapping[str, str], *, refuse: bool) -> None:
+    """Refuse what is a misspelt option, warn of what is none.
+
+    The environment is shared: a variable that resembles no option may be of another program, or an
+    option of another version, and must not end this one.
+    """
     known = {"url", *_EVERY}
     for name in environ:
         option = name.removeprefix(PREFIX).lower()
@@ -187,5 +196,7 @@ def _warn_of_unknown(environ: Mapping[str, str]) -> None:
             continue
         near = difflib.get_close_matches(option, known, n=1)
         hint = f": did you mean {variable(near[0])}?" if near else ""
+        if refuse and difflib.get_close_matches(option, known, n=1, cutoff=_MISSPELT):
+            raise ConfigError(f"the environment has {name}, which is no option{hint}")
         # Four up: whoever called the client that called resolve().
         warnings.warn(f"{name} is no option{hint}", UserWarning, stacklevel=4)

@@ -119,4 +119,20 @@ COMMANDS: tuple[Mutant, ...] = (
         "nsqd_http_addresses lets commands that change something work with nsq://",
         ("tests/rooms/cli/test_changing.py",),
     ),
+    Mutant(
+        "a-misspelt-variable-warns",
+        "nsqsmart/config/resolve.py",
+        "_MISSPELT: Final = 0.87",
+        "_MISSPELT: Final = 1.0",
+        "a misspelt NSQSMART_* variable is refused",
+        ("tests/unit/test_config.py",),
+    ),
+    Mutant(
+        "options-of-other-versions-are-misspelt",
+        "nsqsmart/config/resolve.py",
+        "_MISSPELT: Final = 0.87",
+        "_MISSPELT: Final = 0.8",
+        "a variable that another version may know ends no program",
+        ("tests/unit/test_config.py",),
+    ),
 )

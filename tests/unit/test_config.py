@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import itertools
 import math
 import pickle
@@ -28,6 +29,7 @@ from nsqsmart.config import (
     resolve,
     variable,
 )
+from nsqsmart.config.resolve import _MISSPELT
 from nsqsmart.config.values import read, read_seconds
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import Address
@@ -475,9 +477,37 @@ def test_a_keyword_of_another_client_says_whose_it_is() -> None:
         outcome(ClientConfig, close_timeout=3)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("DIAL_TIMOUT", "DIAL_TIMEOUT"),
+        ("WRKERS", "WORKERS"),
+        ("MAX_INFLIGHT", "MAX_IN_FLIGHT"),
+        ("AUTH_SECERT", "AUTH_SECRET"),
+        ("PUBLISH_TIMEOUTS", "PUBLISH_TIMEOUT"),
+    ],
+)
+def test_a_misspelt_variable_is_refused_with_the_one_that_was_meant(name: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"has NSQSMART_{name}, .* mean NSQSMART_{meant}\\?"):
+        outcome(environ={f"NSQSMART_{name}": "secret"})
+    # Nothing of the environment counts then.
+    with pytest.warns(UserWarning, match=f"NSQSMART_{name} is no option"):
+        outcome(config=ProducerConfig(), environ={f"NSQSMART_{name}": "1"})
+
+
+def test_what_another_version_may_know_is_never_taken_for_misspelt() -> None:
+    names = sorted({name for kind in KINDS for name in options_of(kind)})
+    near = [
+        (one, other)
+        for one, other in itertools.combinations(names, 2)
+        if difflib.get_close_matches(one, [other], cutoff=_MISSPELT)
+    ]
+    assert near == []
+
+
 def test_an_unknown_variable_warns() -> None:
-    with pytest.warns(UserWarning, match="NSQSMART_DIAL_TIMOUT is no option: .*_DIAL_TIMEOUT"):
-        outcome(environ={"NSQSMART_DIAL_TIMOUT": "1"})
+    with pytest.warns(UserWarning, match="NSQSMART_RETRY_PAUSES_MAX is no option: did you mean"):
+        outcome(environ={"NSQSMART_RETRY_PAUSES_MAX": "1"})
     with pytest.warns(UserWarning, match="NSQSMART_ZZZZZZZZZ is no option$"):
         outcome(environ={"NSQSMART_ZZZZZZZZZ": "1"})
 

@@ -110,17 +110,26 @@ def test_a_bad_configuration_is_one_line_and_exit_1(arguments, said, nsqsmart):
     assert err.count("\n") == 1
 
 
-def test_a_wrong_variable_warns_with_the_nearest(nsqsmart, monkeypatch):
-    monkeypatch.setenv("NSQSMART_PUBLSH_TIMEOUT", "3")
-    environment = {**os.environ, "NSQSMART_URL": "nsq://127.0.0.1:1"}
+@pytest.mark.parametrize(
+    ("name", "said", "code"),
+    [
+        (
+            "NSQSMART_PUBLSH_TIMEOUT",
+            "which is no option: did you mean NSQSMART_PUBLISH_TIMEOUT?",
+            1,
+        ),
+        ("NSQSMART_TOPIC", "warning: NSQSMART_TOPIC is no option", 75),
+    ],
+)
+def test_a_misspelt_variable_is_refused_and_a_strange_one_warns(name, said, code):
     result = subprocess.run(
         [sys.executable, "-m", "nsqsmart", "pub", "a", "b", "--publish-timeout", "0.05"],
-        env=environment,
+        env={**os.environ, "NSQSMART_URL": "nsq://127.0.0.1:1", name: "3"},
         capture_output=True,
         text=True,
     )
-    assert "NSQSMART_PUBLSH_TIMEOUT is no option: did you mean" in result.stderr
-    assert result.returncode == 75
+    assert said in result.stderr
+    assert result.returncode == code
 
 
 def test_options_reach_the_client_and_win_over_the_address(nsqsmart):
