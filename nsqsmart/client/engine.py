@@ -36,6 +36,7 @@ from nsqsmart.errors import (
     ConnectionLost,
     NotAuthorized,
     NsqError,
+    ProtocolError,
     ServerError,
     SubscribeError,
 )
@@ -200,7 +201,8 @@ class Engine:
 
     def _log_end(self, subscription: Subscription, reason: NsqError, *, lasting: bool) -> None:
         """An ERROR where trying again will not help, but rarely: it is tried again all the same."""
-        level = logging.WARNING if subscription.reader is None else logging.INFO
+        harmless = subscription.reader is not None and not isinstance(reason, ProtocolError)
+        level = logging.INFO if harmless else logging.WARNING
         text = "%s ended: %s"
         # The first refusal is what start() raises.
         if lasting and self._started:

@@ -20,7 +20,9 @@ from nsqsmart.errors import (
 )
 from nsqsmart.net.connection import Connection
 from nsqsmart.net.intake import Intake
+from nsqsmart.net.reader import ignores_rdy
 from nsqsmart.policy.positions import Gate
+from nsqsmart.policy.surplus import Surplus
 from nsqsmart.wire import commands
 from nsqsmart.wire.answers import refused_id
 
@@ -48,6 +50,7 @@ class PullLine:
         self._line, self._hand = wish.line(connection), Hand()
         self.gate: Gate | None = None
         self._rdy, self._waiting = 0, list[Message]()
+        self._asked, self._surplus = 0, Surplus(grant.msg_timeout)
         self._strays: set[bytes] = set()
         self._confirmed = self._closed = False
         self._end: NsqError | None = None
@@ -78,7 +81,7 @@ class PullLine:
         """Ask for so many messages in flight, or the most that the server takes; returns that."""
         self._check()
         wanted = min(count, self.max_rdy)
-        if wanted != self._rdy and not self._say(_rdy(wanted, len(self._strays), self.max_rdy)):
+        if wanted != self._rdy and not self._ask(wanted):
             self._check()
         self._rdy = wanted
         return wanted
@@ -113,7 +116,7 @@ class PullLine:
         intake = self._intake
         try:
             with intake.whole():
-                while len(self._waiting) < most and (found := intake.receive(until)) is not None:
+                while len(self._waiting) < most and (found := self._receive(until)) is not None:
                     self._admit(found)
                     if self._waiting:
                         until = 0.0
@@ -122,6 +125,17 @@ class PullLine:
         except NsqError as error:
             self._fail(error)
             self._check()
+
+    def _receive(self, deadline: float) -> list[Message] | None:
+        """As the intake; raises ProtocolError too if the server ignores RDY."""
+        heard_at, before = self.heard_at, self.in_flight
+        found = self._intake.receive(deadline)
+        unanswered = before + len(found or ())
+        if unanswered > self._asked and self._surplus.is_too_much(
+            self._asked, before, unanswered, heard_at, self.heard_at
+        ):
+            raise ignores_rdy(self.target.address, self._asked, unanswered)
+        return found
 
     def _admit(self, messages: list[Message]) -> None:
         self._line.begin(messages)
@@ -206,7 +220,7 @@ class PullLine:
         """It fills a place until it times out."""
         self._hand.held.discard(message)
         self._strays.add(message.id)
-        self._say(_rdy(self._rdy, len(self._strays), self.max_rdy))
+        self._ask(self._rdy)
 
     def give_up(self, message: Message) -> bool:
         """FIN: whoever pulled it knows best."""
@@ -217,9 +231,8 @@ class PullLine:
         if self.live:
             try:
                 self._intake.send(commands.rdy(0) + commands.CLS)
-                receive = self._intake.receive
                 with self._intake.whole():
-                    while not self._confirmed and (found := receive(deadline)) is not None:
+                    while not self._confirmed and (found := self._receive(deadline)) is not None:
                         self._waiting += found
                 self._hand.held.update(self._waiting)
                 self._waiting = []
@@ -253,6 +266,12 @@ class PullLine:
     def on_close_wait(self) -> None:
         """From the intake."""
         self._confirmed = True
+
+    def _ask(self, wanted: int) -> bool:
+        """RDY, with room for what was dropped without an answer: the server counts it."""
+        count = min(wanted + len(self._strays), self.max_rdy) if wanted else 0
+        self._asked = max(self._asked, count)
+        return self._say(commands.rdy(count))
 
     def _say(self, data: bytes) -> bool:
         """Send *data*; False if the connection is gone."""
@@ -290,8 +309,3 @@ def _as_told(error: NsqError, line: PullLine) -> NsqError:
     told = permanent_error(error, line.topic, line.channel) or ConnectionLost(reason, sent=True)
     told.__cause__ = error
     return told
-
-
-def _rdy(wanted: int, strays: int, most: int) -> bytes:
-    """RDY, with room for what was dropped without an answer: the server counts it."""
-    return commands.rdy(min(wanted + strays, most) if wanted else 0)

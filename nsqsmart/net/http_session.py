@@ -32,6 +32,8 @@ MAX_ANSWER = 1024 * 1024
 MAX_LISTING = 32 * 1024 * 1024
 """Bytes that are enough for one about every topic there is."""
 _PIECE = 16 * 1024
+# Bytes beside the body, for the head and the lengths of chunks. A server writes a few hundred.
+_MOST_BESIDE = 128 * 1024
 # What the libraries raise over a redirect, a chunk or a header that cannot be read, UnicodeError
 # among it: whatever a server answers, it is one that failed.
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, HTTPException)
@@ -50,12 +52,12 @@ class HttpSession:
 
     def __init__(self, max_answer: int = MAX_ANSWER, wires: Wires | None = None) -> None:
         self._max_answer = max_answer
-        self._deadline = _Deadline()
+        self._bounds = _Bounds()
         self.date = ""
         """What the last answer gave as its time; empty if it gave none."""
         self._session = requests.Session()
         self._session.trust_env = False
-        self._session.mount("http://", _Adapter(self._deadline, wires or Wires()))
+        self._session.mount("http://", _Adapter(self._bounds, wires or Wires()))
 
     def __enter__(self) -> Self:
         return self
@@ -72,10 +74,11 @@ class HttpSession:
         return self._ask("POST", url, body, deadline)
 
     def _ask(self, method: str, url: str, body: bytes | None, deadline: float) -> tuple[int, bytes]:
-        self._deadline.at = deadline
+        self._bounds.deadline = deadline
+        self._bounds.unread = self._max_answer + _MOST_BESIDE
         handled = sys.exception()
         try:
-            self._deadline.left()
+            self._bounds.time_left()
             with self._session.request(
                 method, url, data=body, headers=_HEADERS, allow_redirects=False, stream=True
             ) as response:
@@ -92,47 +95,60 @@ class HttpSession:
             if size > self._max_answer:
                 raise OSError(f"the answer exceeds {self._max_answer} bytes")
             pieces.append(piece)
+        if response.raw.length_remaining:  # urllib3 1.26 takes what there is
+            raise OSError(f"{response.raw.length_remaining} bytes of the answer are missing")
         return b"".join(pieces)
 
 
-class _Deadline:
-    """When the request under way must be done (monotonic seconds)."""
+class _Bounds:
+    """When the request under way must be done (monotonic seconds), and bytes still permitted."""
 
-    at = 0.0
+    deadline = 0.0
+    unread = 0
 
-    def left(self) -> float:
+    def time_left(self) -> float:
         """Seconds left; raises TimeoutError when there are none."""
-        left = self.at - monotonic()
+        left = self.deadline - monotonic()
         if left <= 0:
             raise TimeoutError("no complete answer in time")
         return left
 
+    def count(self, size: int) -> None:
+        """*size* bytes were read; raises OSError when these are too many."""
+        self.unread -= size
+        if self.unread < 0:
+            raise OSError("the answer is too large")
+
 
 class _Socket(socket.socket):
-    """Looks at the deadline before every read; to write to a peer that is gone is an error.
+    """Looks at the bounds at every read; to write to a peer that is gone is an error.
 
-    Not the end of the process, which SIGPIPE is where a program has set it back to its default.
+    Not the end of the process, which SIGPIPE is where a program has set it back to its default. The
+    size is bounded here and not above: urllib3 before 2.8 keeps a line between two chunks whole,
+    however long it is.
     """
 
-    def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
+    def __init__(self, sock: socket.socket, bounds: _Bounds) -> None:
         super().__init__(fileno=sock.detach())
-        self._until = deadline
+        self._bounds = bounds
 
     def recv_into(self, *args: Any) -> int:
-        self.settimeout(self._until.left())
-        return super().recv_into(*args)
+        self.settimeout(self._bounds.time_left())
+        size = super().recv_into(*args)
+        self._bounds.count(size)
+        return size
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        self.settimeout(self._until.left())
+        self.settimeout(self._bounds.time_left())
         super().sendall(data, flags | NOSIGNAL)
 
 
 class _Connection(HTTPConnection):
     """Resolves and connects within the deadline."""
 
-    def __init__(self, deadline: _Deadline, wires: Wires, *args: Any, **options: Any) -> None:
+    def __init__(self, bounds: _Bounds, wires: Wires, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._until = deadline
+        self._bounds = bounds
         self._wires = wires
 
     def _new_conn(self) -> socket.socket:
@@ -141,9 +157,9 @@ class _Connection(HTTPConnection):
             sock = socket.socket(family, socket.SOCK_STREAM)
             try:
                 self._wires.add(sock)
-                sock.settimeout(self._until.left())
+                sock.settimeout(self._bounds.time_left())
                 sock.connect(sockaddr)
-                sock = _Socket(sock, self._until)
+                sock = _Socket(sock, self._bounds)
                 self._wires.add(sock)
             except OSError as error:
                 sock.close()
@@ -153,7 +169,7 @@ class _Connection(HTTPConnection):
         raise failure or OSError("the name has no address")
 
     def _resolve(self) -> list[Resolved]:
-        return resolve(Address(self.host, self.port or 80), self._until.at, self._wires)
+        return resolve(Address(self.host, self.port or 80), self._bounds.deadline, self._wires)
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # of the base class's base
         if self.sock is None:
@@ -173,8 +189,8 @@ class _Pool(HTTPConnectionPool):
 
 
 class _Adapter(HTTPAdapter):
-    def __init__(self, deadline: _Deadline, wires: Wires) -> None:
-        self._until = deadline
+    def __init__(self, bounds: _Bounds, wires: Wires) -> None:
+        self._bounds = bounds
         self._wires = wires
         super().__init__(pool_connections=4, pool_maxsize=1)
 
@@ -185,15 +201,18 @@ class _Adapter(HTTPAdapter):
 
     def _new_pool(self, *args: Any, **options: Any) -> _Pool:
         pool = _Pool(*args, **options)
-        pool.ConnectionCls = partial(_Connection, self._until, self._wires)  # type: ignore[assignment]
+        pool.ConnectionCls = partial(_Connection, self._bounds, self._wires)  # type: ignore[assignment]
         return pool
 
 
 def _explain(error: BaseException, handled: BaseException | None) -> str:
     """The innermost reason: the layers above it only repeat the address.
 
-    *handled* is what went wrong before, and why anybody asks: no reason of *error*.
+    *handled* is what went wrong before, and why anybody asks: no reason of *error*. Nor is the
+    TypeError by which urllib3 1.26 finds out that Python 2 is over.
     """
     while (inner := error.__cause__ or error.__context__) and inner is not handled:
+        if isinstance(inner, TypeError):
+            break
         error = inner
     return printable(f"{type(error).__name__}: {error}")[:200]

@@ -26,7 +26,7 @@ class Outbox:
     under the send lock, so a late one repeats the truth instead of an old decision. *on_dirty*
     is told when acknowledgements begin to wait. ``strays`` are messages that were dropped without
     an answer: the server counts them as in flight until they time out, so RDY is so much more,
-    but never above *most*.
+    but never above *most*. ``asked`` is the largest RDY that was sent.
     """
 
     __slots__ = (
@@ -41,6 +41,7 @@ class Outbox:
         "_threshold",
         "_transport",
         "_unsent",
+        "asked",
         "broken",
         "dirty",
         "rdy",
@@ -62,6 +63,7 @@ class Outbox:
         self._rdy_sent = self._strays_sent = 0
         self._threshold = 1
         self.rdy = self.strays = 0
+        self.asked = 0
         self.settled = 0
         self.dirty = False
         self.broken = False
@@ -176,7 +178,9 @@ class Outbox:
         if rdy != self._rdy_sent or strays != self._strays_sent:
             self._rdy_sent, self._strays_sent = rdy, strays
             self._threshold = max(1, rdy // 2)
-            parts.append(commands.rdy(min(rdy + strays, self._most) if rdy else 0))
+            count = min(rdy + strays, self._most) if rdy else 0
+            self.asked = max(self.asked, count)
+            parts.append(commands.rdy(count))
         # Slices and prefixes, never a new list: a thread may be between load and append.
         count = len(self._fins)
         if count:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
-from nsqsmart.errors import ConnectionLost, NsqError, ServerError
+from nsqsmart.errors import ConnectionLost, NsqError, ProtocolError, ServerError
+from nsqsmart.names import Address
 from nsqsmart.net.connection import Connection
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.transport import Transport
+from nsqsmart.policy.surplus import Surplus
 from nsqsmart.wire.answers import ACK_FAILED, decode_error
 from nsqsmart.wire.deliveries import DeliveryDecoder
 from nsqsmart.wire.frames import CLOSE_WAIT, ERROR, HEARTBEAT, Frame
@@ -52,6 +54,7 @@ class Reader(Generic[M]):
         self._decoder = decoder
         self._outbox = outbox
         self._sink = sink
+        self._surplus = Surplus(connection.grant.msg_timeout)
         self.received = 0
 
     def run(self) -> NsqError:
@@ -72,27 +75,38 @@ class Reader(Generic[M]):
     def _read_all(self, transport: Transport) -> None:
         """To the end; the calls between two reads are as few as can be, for each is latency."""
         read, tail, sink = transport.socket.read, self._decoder.tail, self._sink
+        now = sink.heard_at  # its own: the sink's may be moved while a handler runs here
         if transport.layers:
             while data := read():
-                sink.heard_at = monotonic()
+                before, sink.heard_at = now, (now := monotonic())
                 for piece in transport.decode(data):
-                    self._take(piece)
+                    self._take(piece, before)
             return
         while data := self._read_large() if tail.size and tail.missing > _LARGE else read():
-            sink.heard_at = monotonic()
-            self._take(data)
+            before, sink.heard_at = now, (now := monotonic())
+            self._take(data, before)
 
     def _read_large(self) -> bytes:
         missing = min(self._decoder.tail.missing, _MOST_AT_ONCE)
         return self._connection.transport.socket.read_exactly(missing)
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: bytes, heard_before: float) -> None:
         messages, others = self._decoder.feed(data)
         if messages:
-            self.received += len(messages)
+            came = len(messages)
+            self.received += came
+            if self.received - self._outbox.settled > self._outbox.asked:
+                self._check_surplus(came, heard_before)
             self._sink.on_messages(messages)
         for frame in others:
             self._on_frame(frame)
+
+    def _check_surplus(self, came: int, heard_before: float) -> None:
+        """Raise ProtocolError if the server ignores RDY: what it sends would fill the memory."""
+        asked, unanswered = self._outbox.asked, self.received - self._outbox.settled
+        now = self._sink.heard_at
+        if self._surplus.is_too_much(asked, unanswered - came, unanswered, heard_before, now):
+            raise ignores_rdy(self._connection.address, asked, unanswered)
 
     def _on_frame(self, frame: Frame) -> None:
         if frame.data == HEARTBEAT:
@@ -104,3 +118,11 @@ class Reader(Generic[M]):
             self._sink.on_refusal(error)
         elif frame.data == CLOSE_WAIT:
             self._sink.on_close_wait()
+
+
+def ignores_rdy(nsqd: Address, asked: int, unanswered: int) -> ProtocolError:
+    """*nsqd* has sent more than it was asked for."""
+    return ProtocolError(
+        f"{nsqd} ignores RDY: it was asked for {asked} messages at a time at most, and "
+        f"{unanswered} are unanswered"
+    )

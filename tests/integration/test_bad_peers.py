@@ -4,6 +4,7 @@ on a connection of its own.
 
 from __future__ import annotations
 
+import logging
 import struct
 import threading
 
@@ -14,14 +15,16 @@ from nsqsmart.errors import (
     ConfigError,
     MessageRejected,
     Outcome,
+    ProtocolError,
     PublishError,
     PublishTimeout,
     SubscribeError,
     TurnTimeout,
 )
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE, OK_FRAME, RESPONSE, encode_frame
+from tests.helpers import eventually
 from tests.integration.publishing import failure
-from tests.peers import Peer, Talk, lookup_of
+from tests.peers import Peer, Script, Talk, lookup_of, message_frame, subscribed
 
 TIMEOUT = 0.6
 
@@ -333,6 +336,61 @@ def test_a_keyed_call_that_waited_for_its_turn_says_so(options):
                 producer.publish("t", b"second", key="k", timeout=0.2)
             assert (caught.value.code, caught.value.outcome) == ("TurnTimeout", Outcome.NOT_SENT)
             assert isinstance(caught.value.__cause__, TurnTimeout)
+
+
+FLOOD = b"".join(message_frame(number, bytes(10_000)) for number in range(1000))
+
+
+def flooding() -> tuple[list[int], Script]:
+    """An nsqd that sends for ever once it is asked for something, and how many bytes it got rid of
+    on each connection.
+    """
+    sent: list[int] = []
+
+    def flood(talk: Talk) -> None:
+        mine = len(sent)
+        sent.append(0)
+        while not talk.released.is_set():
+            talk.send(FLOOD[: 1 << 20])
+            sent[mine] += 1 << 20
+
+    return sent, subscribed(lambda _line: None, speak=flood)
+
+
+def test_a_server_that_ignores_rdy_is_left_and_told_of(caplog):
+    caplog.set_level(logging.WARNING, "nsqsmart")
+    stuck = threading.Event()
+    sent, script = flooding()
+    with Peer(script) as peer:
+        options = {"address": peer.url, "max_in_flight": 10, "workers": 1}
+        with nsqsmart.Consumer("t", "c", lambda _message: stuck.wait(30), **options) as consumer:
+            eventually(lambda: len(sent) > 1, what="the connection is left")
+            assert consumer._engine.received < 200 * len(sent)
+            assert "ignores RDY" in " ".join(consumer.health().reasons)
+            stuck.set()
+    told = [
+        record.getMessage() for record in caplog.records if "ignores RDY" in record.getMessage()
+    ]
+    assert told
+    assert "messages at a time at most" in told[0]
+
+
+@pytest.mark.parametrize("draining", [False, True])
+def test_so_is_one_that_is_pulled_from(draining):
+    _, script = flooding()
+    options = {"max_in_flight": 3, "close_timeout": 5}
+    with Peer(script) as peer, nsqsmart.PullSubscription(peer.url, "t", "c", **options) as own:
+        assert own.pull(1, 5)
+        if draining:
+            assert not own.drain().confirmed
+            return
+
+        def pull_on() -> None:
+            while own.pull(100, 5):
+                assert own.in_flight < 200
+
+        with pytest.raises(ProtocolError, match="ignores RDY"):
+            pull_on()
 
 
 def pull(url: str) -> None:

@@ -70,6 +70,14 @@ ANSWERS: tuple[Mutant, ...] = (
         ("tests/integration/test_bad_lookups.py",),
     ),
     Mutant(
+        "a-chunk-line-without-end",
+        _HTTP,
+        "        self._bounds.count(size)",
+        "        pass",
+        "whatever is read of a lookup's answer is bounded, below urllib3",
+        ("tests/unit/net/test_http_session.py::test_what_is_read_beside_the_body_is_bounded_too",),
+    ),
+    Mutant(
         "learned-lookups-are-permitted",
         "nsqsmart/net/lookup.py",
         "if each in self._peers or self._permits(each)]",

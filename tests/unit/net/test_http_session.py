@@ -11,6 +11,7 @@ from time import monotonic
 import pytest
 
 from nsqsmart.errors import DiscoveryError
+from nsqsmart.net import http_session
 from nsqsmart.net.http_session import MAX_ANSWER, HttpSession
 from tests.helpers import ROOT
 from tests.interrupts import count_places, interrupted_at
@@ -53,6 +54,53 @@ def test_a_request_asks_for_a_plain_answer_of_the_known_version(monkeypatch):
 def test_every_status_is_an_answer(status):
     with Peer(http_script(lambda _path: http_answer(status, b"said"))) as peer:
         assert get(peer) == (status, b"said")
+
+
+def endless_head(talk: Talk) -> None:
+    talk.send(b"HTTP/1.1 200 OK\r\n")
+    for _ in range(90):
+        talk.send(b"X: " + bytes(60_000).replace(b"\0", b"y") + b"\r\n")
+    talk.send(b"\r\nsaid")
+
+
+def endless_chunk_line(talk: Talk) -> None:
+    talk.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;")
+    while not talk.released.is_set():
+        talk.send(b"y" * 65536)
+
+
+def endless_continue(talk: Talk) -> None:
+    while not talk.released.is_set():
+        talk.send(b"HTTP/1.1 100 Continue\r\nX: " + b"y" * 1000 + b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("script", [endless_head, endless_chunk_line, endless_continue])
+def test_what_is_read_beside_the_body_is_bounded_too(script, monkeypatch):
+    """Whatever reads it: urllib3 before 2.8 keeps a chunk line of any length."""
+    read = []
+    real = http_session._Socket.recv_into
+
+    def recv_into(sock: object, *args: object) -> int:
+        read.append(real(sock, *args))
+        return read[-1]
+
+    monkeypatch.setattr(http_session._Socket, "recv_into", recv_into)
+
+    def answer(talk: Talk) -> None:
+        while talk.line().strip():
+            pass
+        script(talk)
+
+    with Peer(answer) as peer, pytest.raises(DiscoveryError):
+        get(peer, patience=1)
+    assert sum(read) < MAX_ANSWER + (1 << 20)
+
+
+def test_an_answer_as_large_as_may_be_is_read_in_chunks_too():
+    chunks = b"".join(b"1000\r\n%s\r\n" % (b"y" * 4096) for _ in range(MAX_ANSWER // 4096))
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with Peer(http_script(lambda _path: head + chunks + b"0\r\n\r\n")) as peer:
+        assert get(peer) == (200, b"y" * MAX_ANSWER)
 
 
 def test_an_answer_without_a_length_ends_with_the_connection():
@@ -200,13 +248,13 @@ def test_an_interrupt_anywhere_ends_the_call():
 def test_to_write_to_a_peer_that_is_gone_is_an_error_even_with_a_default_sigpipe():
     code = """
 import signal, socket, time
-from nsqsmart.net.http_session import _Deadline, _Socket
+from nsqsmart.net.http_session import _Bounds, _Socket
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-deadline = _Deadline()
-deadline.at = time.monotonic() + 10
+bounds = _Bounds()
+bounds.deadline = time.monotonic() + 10
 here, there = socket.socketpair()
 there.close()
-with _Socket(here, deadline) as sock:
+with _Socket(here, bounds) as sock:
     try:
         sock.sendall(b"GET / HTTP/1.1")
     except BrokenPipeError:

@@ -16,6 +16,7 @@ from nsqsmart.wire.frames import (
     OK_FRAME,
     encode_frame,
 )
+from nsqsmart.wire.identify import Grant
 from nsqsmart.wire.messages import PLAIN
 from tests.peers import message_frame
 
@@ -33,6 +34,7 @@ class Wire:
         self.transport = self.socket = self
         self.layers: tuple[str, ...] = ()
         self.secret = b""
+        self.grant = Grant(msg_timeout=60.0)
         self.reads = list(reads)
         self.asked: list[int | None] = []
         self.dropped = False
@@ -59,6 +61,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.heard_at = 0.0
+        self.asked, self.settled = 5, 0
         self.bodies: list[bytes] = []
         self.batches: list[int] = []
         self.refused: list[ServerError] = []
@@ -126,6 +129,15 @@ def test_every_byte_is_a_sign_of_life(notes, monkeypatch):
     frame = message_frame(0)
     read(Wire(frame[:3], frame[3:]), notes)
     assert heard == [2.0]
+
+
+def test_more_than_was_asked_for_ends_it_and_is_told(notes):
+    notes.settled = 7
+    more, asked = 5 * [message_frame(0)], notes.asked
+    _, reason = read(Wire(*(b"".join(more) for _ in range(100))), notes)
+    assert isinstance(reason, ProtocolError)
+    assert str(reason).startswith(f"peer:4150 ignores RDY: it was asked for {asked} messages")
+    assert sum(notes.batches) <= 7 + 3 * asked + 64
 
 
 def test_close_wait_is_told(notes):
