@@ -20,7 +20,13 @@ from nsqsmart.client.facts import facts
 from nsqsmart.client.publication import Publication
 from nsqsmart.client.publisher import Publisher
 from nsqsmart.client.receipt import Receipt
-from nsqsmart.client.spool_files import check_folder, locked, prepare_folder
+from nsqsmart.client.spool_files import (
+    check_folder,
+    check_writable,
+    locked,
+    make_folder,
+    prepare_folder,
+)
 from nsqsmart.client.spool_queue import SpoolQueue, topics_in
 from nsqsmart.client.spool_sending import Sending, make_records
 from nsqsmart.config import ProducerConfig
@@ -37,6 +43,10 @@ _LOCK_PATIENCE = 10.0
 _TURN = 0.25
 _PAUSE = 5.0
 _BUSY = "SpoolBusy"
+_STUCK = (
+    "spool: what waits of %s is not sent: the disk has no room to write that down (%s); what is "
+    "published meanwhile goes past it, and in %.0f s it is tried again"
+)
 _SEGMENT_BYTES = 8 << 20
 
 
@@ -80,19 +90,21 @@ class Spool:
         self._lock_file = self.folder / "spool.lock"
         self._queues: dict[str, SpoolQueue] = {}
         self._again_at: dict[str, float] = {}
+        self._stuck: set[str] = set()
+        """Topics whose waiting messages the disk does not let us send."""
 
     def publish(
         self, send: Send, publisher: Publisher, publication: Publication, deadline: float
     ) -> Receipt:
         """Send *publication* behind what waits of its topic, or keep it.
 
-        Raises PublishError for what is refused, and SpoolError where it cannot be kept.
+        Past what waits where the disk does not let it be sent. Raises PublishError for what is
+        refused, and SpoolError where it cannot be kept.
         """
         topic = publication.topic
         queue = self._queue(topic)
         with _trouble(topic):
-            error = self._clear_the_way(queue, publisher, deadline)
-            waiting = queue.waiting()
+            error, waiting = self._clear_the_way(queue, publisher, deadline)
         if error is not None and not error.retryable:
             raise error
         if not waiting:
@@ -123,13 +135,29 @@ class Spool:
 
     def _clear_the_way(
         self, queue: SpoolQueue, publisher: Publisher, deadline: float
-    ) -> PublishError | None:
-        """Send what waits of a topic; the reason why some of it still does."""
-        if not queue.waiting() or monotonic() < self._again_at.get(queue.topic, 0.0):
-            return None
-        # With all the patience there is for the spool's lock: without it the message is lost.
-        error = self._send_waiting(queue, publisher, deadline, self._lock).error
-        return None if error is not None and error.code == _BUSY else error
+    ) -> tuple[PublishError | None, bool]:
+        """Send what waits of a topic; why some of it still does, and whether to go behind that."""
+        topic, paused = queue.topic, monotonic() < self._again_at.get(queue.topic, 0.0)
+        if not queue.waiting():
+            return None, False
+        if paused:
+            return None, topic not in self._stuck
+        try:
+            # With all the patience there is for the spool's lock: without it the message is lost.
+            error = self._send_waiting(queue, publisher, deadline, self._lock).error
+        except OSError as failure:
+            if failure.errno is None:  # the lock
+                raise
+            # What waits stays where it is; to add to it would fail as well.
+            self._stuck.add(topic)
+            self._again_at[topic] = monotonic() + _PAUSE
+            reason = failure.strerror or failure
+            log.warning(_STUCK, topic, reason, _PAUSE, extra=facts(topic))
+            return None, False
+        self._stuck.discard(topic)
+        if error is not None and error.code == _BUSY:
+            error = None
+        return error, queue.waiting()
 
     def _send_waiting(
         self, queue: SpoolQueue, publisher: Publisher, deadline: float, lock: Lock
@@ -182,7 +210,8 @@ class Spool:
     @contextmanager
     def _lock(self, deadline: float = inf) -> Iterator[None]:
         """Alone among all that write; raises OSError when that takes too long."""
-        check_folder(self.folder)
+        make_folder(self.folder)
+        check_writable(self.folder)
         patience = min(_LOCK_PATIENCE, max(0.0, deadline - monotonic()))
         with locked(self._lock_file, patience) as alone:
             if not alone:

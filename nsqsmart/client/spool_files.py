@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import logging
 import os
 import stat
 from collections.abc import Iterator
@@ -12,25 +14,42 @@ from time import monotonic, sleep
 
 from nsqsmart.errors import ConfigError
 
+log = logging.getLogger("nsqsmart")
+
 _PRIVATE_FOLDER = 0o700
 _PRIVATE_FILE = 0o600
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _LOCK_PAUSE = 0.01
 _OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def prepare_folder(name: str) -> Path:
     """Make the folder *name* if it is not there; ``~`` is the user's home.
 
-    Raises :class:`ConfigError` where it cannot be, or where somebody else could write in it.
+    Raises :class:`ConfigError` where it cannot be, or where somebody else could write in it. A disk
+    that is full or read-only is told in the log: that may pass, and until then nothing is spooled.
     """
     folder = Path(os.path.abspath(Path(name).expanduser()))  # noqa: PTH100 - follows no link
     try:
         make_folder(folder)
-        check_folder(folder)
+        check_writable(folder)
     except OSError as error:
-        raise ConfigError(f"spool={name!r} cannot be used: {error.strerror or error}") from error
+        if error.errno not in _NO_ROOM:
+            raise ConfigError(
+                f"spool={name!r} cannot be used: {error.strerror or error}"
+            ) from error
+        log.warning("spool: nothing can be kept in %s: %s", folder, error.strerror)
     return folder
+
+
+def check_writable(folder: Path) -> None:
+    """As :func:`check_folder`; OSError on a read-only disk, ConfigError where we may not write."""
+    check_folder(folder)
+    if not os.access(folder, os.W_OK):
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        raise ConfigError(f"spool: {str(folder)!r} cannot be written")
 
 
 def check_folder(folder: Path) -> None:
@@ -48,8 +67,8 @@ def check_folder(folder: Path) -> None:
             f"spool: others can write in {str(folder)!r} (mode {found.st_mode & 0o777:o}): "
             "chmod 700 it, or take another folder"
         )
-    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise ConfigError(f"spool: {str(folder)!r} cannot be written")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise ConfigError(f"spool: {str(folder)!r} cannot be read")
 
 
 def make_folder(folder: Path) -> None:
@@ -117,10 +136,7 @@ def write_at(file: Path, data: bytes, position: int) -> None:
         try:
             if os.fstat(descriptor).st_size > position:
                 os.ftruncate(descriptor, position)
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.pwrite(descriptor, rest, position + len(data) - len(rest)) :]
-            os.fsync(descriptor)
+            _write(descriptor, data, position)
         except BaseException:
             # If even that fails the next writer does it: what is there is no whole record.
             with suppress(OSError):
@@ -130,13 +146,30 @@ def write_at(file: Path, data: bytes, position: int) -> None:
         os.close(descriptor)
 
 
-def replace(file: Path, data: bytes) -> None:
-    """Let *file* hold *data*, all of it or what it held before; raises OSError."""
-    new = file.with_name(f"{file.name}.new")
-    with suppress(FileNotFoundError):
-        new.unlink()
-    write_at(new, data, 0)
-    new.replace(file)
+def reserve(file: Path, size: int) -> None:
+    """Let *file* have *size* bytes on the disk, blanks behind what it holds; raises OSError."""
+    have = size_of(file)
+    if have < size:
+        write_at(file, b" " * (size - have), have)
+        if not have:
+            sync_folder(file.parent)
+
+
+def write_over(file: Path, data: bytes) -> None:
+    """Write *data* over what *file* holds, in place: it takes no room. Raises OSError."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | _OPEN, _PRIVATE_FILE)
+    try:
+        _write(descriptor, data, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _write(descriptor: int, data: bytes, position: int) -> None:
+    """All of *data*, on the disk."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.pwrite(descriptor, rest, position + len(data) - len(rest)) :]
+    os.fsync(descriptor)
 
 
 def size_of(file: Path) -> int:

@@ -12,10 +12,27 @@ import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from nsqsmart.client.facts import facts
-from nsqsmart.client.spool_files import make_folder, read, replace, size_of, sync_folder, write_at
-from nsqsmart.policy.spool_plan import WINDOW_MESSAGES, Progress, read_progress, window
+from nsqsmart.client.spool_files import (
+    make_folder,
+    read,
+    reserve,
+    size_of,
+    sync_folder,
+    write_at,
+    write_over,
+)
+from nsqsmart.policy.spool_plan import (
+    WINDOW_MESSAGES,
+    Progress,
+    encode_slot,
+    further,
+    read_slot,
+    slot_size,
+    window,
+)
 from nsqsmart.wire.spool_records import (
     HEADER_SIZE,
     MARK_SIZE,
@@ -31,8 +48,20 @@ log = logging.getLogger("nsqsmart")
 
 _SEGMENT = ".segment"
 _REFUSED = "refused"
+# Written in turns, in place and with a checksum: one of them is always whole, and on a full disk
+# there is room for the next.
+_PROGRESS = ("progress", "progress.2")
 _FOLDER = "topic."
 """Before the name of a topic, which may be one or two dots."""
+
+
+class _Tail(NamedTuple):
+    """Where the next record goes; ``records`` are before it in the segment."""
+
+    segment: int
+    end: int
+    mark: bytes
+    records: int
 
 
 class SpoolQueue:
@@ -42,21 +71,26 @@ class SpoolQueue:
         self.topic = topic
         self.folder = spool / f"{_FOLDER}{topic}"
         self.sending = self.folder / "sending.lock"
-        self._progress_file = self.folder / "progress"
+        self._progress_files = [self.folder / name for name in _PROGRESS]
         self._segment_bytes = segment_bytes
-        self._tail: tuple[int, int, bytes] | None = None
+        self._tail: _Tail | None = None
+        self._unsaved: Progress | None = None
 
     def progress(self) -> Progress:
         """How far it has been sent."""
-        data = read(self._progress_file)
-        found = read_progress(data)
-        if data and found is None:
+        return self._read_progress()[1]
+
+    def _read_progress(self) -> tuple[int, Progress]:
+        """Its serial, and the progress."""
+        written = [data for file in self._progress_files if (data := read(file)).strip()]
+        found = [slot for data in written if (slot := read_slot(data))]
+        if written and not found:
             log.error(
                 "spool: %s cannot be read: what waits is sent from its beginning",
-                self._progress_file,
+                self._progress_files[0],
                 extra=facts(self.topic),
             )
-        return found or Progress()
+        return max(found, key=lambda slot: slot[0], default=(0, Progress()))
 
     def waiting(self) -> bool:
         """Whether something waits, as far as sizes tell; takes no lock."""
@@ -74,49 +108,64 @@ class SpoolQueue:
     def append(self, records: Iterable[SpoolRecord], room: int) -> None:
         """Have *records* on the disk, all of them, in at most *room* bytes.
 
-        Raises OSError, and ValueError for a message that is too large; none is there then.
+        Room to write down that they are sent is there first: else they would be sent again and
+        again. Raises OSError, and ValueError for a message that is too large; none is there then.
         """
         make_folder(self.folder)
-        number, end, mark = self._find_end()
+        number, end, mark, count = self._find_end()
         if end >= self._segment_bytes:
-            number, end = number + 1, 0
+            number, end, count = number + 1, 0, 0
         if not end:
             mark = secrets.token_bytes(MARK_SIZE)
         self._tail = None
-        data = b"".join(encode_record(record, mark) for record in records)
+        encoded = [encode_record(record, mark) for record in records]
+        data = b"".join(encoded)
+        count += len(encoded)
         if not end:
             data = encode_header(mark) + data
-        if len(data) > room:
+        if len(data) + self.lacking(count) > room:
             raise OSError(
                 f"{str(self.folder.parent)!r} has no room for {len(data)} bytes more below "
                 "spool_max_bytes: have it sent by nsqsmart spool flush, or raise the limit"
             )
+        self.reserve(count)
         write_at(self._file(number), data, end)
         if not end:
             sync_folder(self.folder)
-        self._tail = number, end + len(data), mark
+        self._tail = _Tail(number, end + len(data), mark, count)
 
-    def _find_end(self) -> tuple[int, int, bytes]:
-        """The segment to write, where it ends, and its mark; what a dead writer left is cut off."""
+    def reserve(self, records: int) -> None:
+        """Have room on the disk for any progress within so many *records*; raises OSError."""
+        for file in self._progress_files:
+            reserve(file, slot_size(records))
+
+    def lacking(self, records: int) -> int:
+        """Bytes that :meth:`reserve` will take."""
+        size = slot_size(records)
+        return sum(max(0, size - size_of(file)) for file in self._progress_files)
+
+    def _find_end(self) -> _Tail:
+        """The segment to write, and where it ends; what a dead writer left is cut off."""
         numbers, progress = self._numbers(), self.progress()
         if not numbers or numbers[-1] < progress.segment:
-            return max(progress.segment, 1), 0, b""
+            return _Tail(max(progress.segment, 1), 0, b"", 0)
         last = numbers[-1]
         file = self._file(last)
         size = size_of(file)
-        if self._tail and self._tail[0] == last and self._tail[1] == size:
-            _, end, mark = self._tail
+        if self._tail and self._tail.segment == last and self._tail.end == size:
+            _, end, mark, count = self._tail
         else:
             data = read(file)
-            end, mark = scan(data).end, read_mark(data) or b""
+            found = scan(data)
+            end, mark, count = found.end, read_mark(data) or b"", len(found.records)
         lost = last == progress.segment and progress.offset > end
         if lost or (not end and size >= HEADER_SIZE):
             # The disk has lost what was sent already: nothing may be written before that place.
             # Or it is no segment: whoever sends sets it aside.
-            return last + 1, 0, b""
+            return _Tail(last + 1, 0, b"", 0)
         if size > end:
             self._tell_torn(file, size - end)
-        return last, end, mark
+        return _Tail(last, end, mark, count)
 
     def size(self) -> int:
         """Bytes of everything there is."""
@@ -138,7 +187,7 @@ class SpoolQueue:
         later = [number for number in numbers if number > progress.segment]
         following = Progress(later[0] if later else progress.segment + 1)
         # In this order: a number that was used is not used again.
-        replace(self._progress_file, following.encode())
+        self.save(following)
         self._remove(progress.segment)
         return following
 
@@ -170,17 +219,29 @@ class SpoolQueue:
         return window(scan(data, progress.offset, WINDOW_MESSAGES).records)
 
     def begin(self) -> Progress:
-        """Where to go on."""
+        """Where to go on; raises OSError if that cannot be written down, as what is sent will be.
+
+        Room alone does not tell: some file systems need new room to write over old bytes.
+        """
         progress, numbers = self.progress(), self._numbers()
-        return Progress(numbers[0]) if numbers and numbers[0] > progress.segment else progress
+        if self._unsaved is not None:
+            progress = further(progress, self._unsaved)
+        if numbers and numbers[0] > progress.segment:
+            progress = Progress(numbers[0])
+        self.save(progress)
+        return progress
 
     def segment_size(self, number: int) -> int:
         """Bytes; 0 where there is no such segment."""
         return size_of(self._file(number))
 
     def save(self, progress: Progress) -> None:
-        """Remember *progress*; raises OSError."""
-        replace(self._progress_file, progress.encode())
+        """Remember *progress*; raises OSError, and then keeps it for the next :meth:`begin`."""
+        self._unsaved = progress
+        serial = self._read_progress()[0] + 1
+        file = self._progress_files[serial % 2]
+        write_over(file, encode_slot(progress, serial, size_of(file)))
+        self._unsaved = None
 
     def set_aside(self, record: SpoolRecord) -> Path:
         """Keep what no server will take, out of the way; returns the file."""
@@ -237,9 +298,13 @@ class SpoolQueue:
 
 
 def topics_in(spool: Path) -> list[str]:
-    """The topics that have a folder in *spool*, sorted."""
+    """The topics that have a folder in *spool*, sorted; none where it could not be made."""
+    try:
+        entries = list(os.scandir(spool))
+    except FileNotFoundError:
+        return []
     return sorted(
         entry.name.removeprefix(_FOLDER)
-        for entry in os.scandir(spool)
+        for entry in entries
         if entry.name.startswith(_FOLDER) and entry.is_dir(follow_symlinks=False)
     )

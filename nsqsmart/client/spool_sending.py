@@ -53,10 +53,17 @@ class Sending:
         self.refused = 0
 
     def run(self) -> PublishError | None:
-        """Send everything; why not all of it is sent, or None. Raises OSError."""
+        """Send everything; why not all of it is sent, or None.
+
+        Raises OSError, before it sends anything if the disk has no room to write that down.
+        """
         self._progress = self._queue.begin()
         try:
             while records := self._next():
+                if self._queue.lacking(len(records)):
+                    # What cannot be written down would be sent again and again.
+                    with self._lock():
+                        self._queue.reserve(len(records))
                 self._send_window(records)
         except PublishError as error:
             return error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,9 @@ from nsqsmart.wire.spool_records import Placed, SpoolRecord
 
 WINDOW_MESSAGES = 1000
 WINDOW_BYTES = 1024 * 1024
+_SLOT_SIZES = (256, 1024, 4096, 16384)
+_SLOT_HEAD = 96
+_SLOT_RECORD = 12
 
 
 class Progress(NamedTuple):
@@ -50,6 +54,40 @@ def read_progress(data: bytes) -> Progress | None:
         return None
     numbers = (found.segment, found.offset, *found.done)
     return found if all(type(each) is int and each >= 0 for each in numbers) else None
+
+
+def slot_size(records: int) -> int:
+    """Bytes that hold any progress within so many *records*, of which a window is sent at once."""
+    needed = _SLOT_HEAD + _SLOT_RECORD * min(records, WINDOW_MESSAGES)
+    return next(size for size in _SLOT_SIZES if size >= needed)
+
+
+def encode_slot(progress: Progress, serial: int, size: int) -> bytes:
+    """*progress*, the *serial* one, for a file of *size* bytes that is written over in place."""
+    line = b"%d %s" % (serial, progress.encode())
+    return (line + b"%08x\n" % zlib.crc32(line)).ljust(size)
+
+
+def read_slot(data: bytes) -> tuple[int, Progress] | None:
+    """Serial and progress; None if nothing was written there, or not all of it.
+
+    A line without a checksum, the progress alone, has the serial 0.
+    """
+    lines = data.rstrip().splitlines(keepends=True)
+    if len(lines) == 1 and (plain := read_progress(lines[0])):
+        return 0, plain
+    if len(lines) != 2 or lines[1] != b"%08x" % zlib.crc32(lines[0]):
+        return None
+    serial, _, line = lines[0].partition(b" ")
+    progress = read_progress(line)
+    return (int(serial), progress) if progress else None
+
+
+def further(one: Progress, other: Progress) -> Progress:
+    """Which of two knows more."""
+    if (one.segment, one.offset) == (other.segment, other.offset):
+        return one._replace(done=one.done | other.done)
+    return max(one, other, key=lambda each: (each.segment, each.offset))
 
 
 def window(records: Sequence[Placed]) -> Sequence[Placed]:

@@ -11,9 +11,53 @@ _SENDING = "nsqsmart/client/spool_sending.py"
 
 SPOOL: tuple[Mutant, ...] = (
     Mutant(
+        "no-room-for-what-was-sent",
+        _QUEUE,
+        "        self.reserve(count)\n        write_at",
+        "        write_at",
+        "room for the progress record is reserved before anything is spooled",
+        (
+            "tests/integration/test_spool_disk.py"
+            "::test_on_a_full_disk_nothing_is_sent_twice_and_new_messages_are_stored",
+        ),
+    ),
+    Mutant(
+        "sends-what-it-cannot-write-down",
+        _SENDING,
+        "                        self._queue.reserve(len(records))",
+        "                        pass",
+        "without room for the progress record nothing is sent from the spool",
+        (
+            "tests/integration/test_spool_disk.py"
+            "::test_on_a_full_disk_nothing_is_sent_twice_and_new_messages_are_stored",
+        ),
+    ),
+    Mutant(
+        "what-was-sent-is-forgotten",
+        _QUEUE,
+        "            progress = further(progress, self._unsaved)",
+        "            pass",
+        "what was sent and could not be written down is not sent again by the same process",
+        (
+            "tests/integration/test_spool_disk.py"
+            "::test_what_was_sent_and_not_written_down_is_not_sent_again",
+        ),
+    ),
+    Mutant(
+        "a-read-only-disk-is-a-mistake",
+        _FILES,
+        "        if error.errno not in _NO_ROOM:",
+        "        if True:",
+        "a Producer with a spool works on a read-only disk",
+        (
+            "tests/integration/test_spool_disk.py"
+            "::test_on_a_read_only_disk_a_producer_publishes_and_says_what_it_cannot",
+        ),
+    ),
+    Mutant(
         "not-on-the-disk",
         _FILES,
-        "- len(rest)) :]\n            os.fsync(descriptor)\n",
+        "- len(rest)) :]\n    os.fsync(descriptor)\n",
         "- len(rest)) :]\n",
         "what is spooled is on the disk before publish returns",
         ("tests/integration/test_spool_disk.py",),
@@ -40,7 +84,7 @@ SPOOL: tuple[Mutant, ...] = (
     Mutant(
         "the-limit-is-ignored",
         _QUEUE,
-        "        if len(data) > room:",
+        "        if len(data) + self.lacking(count) > room:",
         "        if len(data) > room << 20:",
         "the spool never grows beyond spool_max_bytes",
         ("tests/integration/test_spool.py::test_the_limit_is_kept_and_nothing_is_written_half",),

@@ -94,3 +94,35 @@ def test_a_window_is_bounded_in_number_and_size(monkeypatch):
     assert len(window(placed(*large))) == 1
     assert len(window(placed(*large[1:], large[0]))) == 2
     assert len(window(placed(*plain("ab")))) == 2
+
+
+@pytest.mark.parametrize("records", [1, 13, 14, 300, 1000, 5000])
+def test_room_for_any_progress_is_known_beforehand(records: int):
+    size = spool_plan.slot_size(records)
+    inside = min(records, spool_plan.WINDOW_MESSAGES)
+    starts = frozenset(range(9_000_000_000, 9_000_000_000 + inside))
+    worst = Progress(999_999_999_999, 9_000_000_000, starts)
+    written = spool_plan.encode_slot(worst, 4_000_000_000, size)
+    assert len(written) == size
+    assert spool_plan.read_slot(written) == (4_000_000_000, worst)
+
+
+def test_a_progress_of_which_a_part_was_written_is_none():
+    old = spool_plan.encode_slot(Progress(1, 16, frozenset(range(100))), 7, 1024)
+    new = spool_plan.encode_slot(Progress(1, 5000, frozenset(range(50))), 9, 1024)
+    cuts = [spool_plan.read_slot(new[:cut] + old[cut:]) for cut in range(1024)]
+    whole = len(new.rstrip())
+    assert {found for found in cuts if found} == {
+        spool_plan.read_slot(old),
+        spool_plan.read_slot(new),
+    }
+    assert not any(cuts[10:whole])
+    assert spool_plan.read_slot(b" " * 1024) is None
+
+
+def test_who_knows_more():
+    near, far = Progress(1, 16, frozenset({40})), Progress(1, 30)
+    assert spool_plan.further(near, far) == spool_plan.further(far, near) == far
+    assert spool_plan.further(far, Progress(2)) == Progress(2)
+    both = spool_plan.further(near, Progress(1, 16, frozenset({60})))
+    assert both.done == {40, 60}
