@@ -64,7 +64,11 @@ class ClientClosed(NsqError, RuntimeError):
 
 
 class UsedAfterFork(ClientClosed):
-    """A Consumer made by the parent process was used in a child before ``start()``."""
+    """What the parent process consumes with was used in a forked child.
+
+    A Consumer before its ``start()`` there, a PullSubscription, or a message of either: a child
+    never speaks on its parent's connections.
+    """
 
 
 class AlreadyResponded(NsqError, RuntimeError):

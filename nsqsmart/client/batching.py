@@ -7,6 +7,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 
+from nsqsmart.client.children import end_child
 from nsqsmart.client.crew import Crew
 from nsqsmart.client.facts import facts_of
 from nsqsmart.client.message import Message
@@ -124,12 +125,14 @@ class BatchCrew(Crew):
             # A list of its own, which the handler may change.
             result = self._batch_handler(list(messages))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
+            end_child(self._process, error)
             if not isinstance(error, Requeue):
                 self._blame(messages, tally, error)
             self._requeue_batch(messages, tally, wish_of(error))
             if not isinstance(error, Exception):
                 self._boss.on_fatal(error)
             return
+        end_child(self._process)
         wish = None if result is None else self._results.read(result)
         if wish is not None:
             self._requeue_batch(messages, tally, wish)

@@ -205,8 +205,7 @@ class Consumer:
 
     def __iter__(self) -> Iterator[Message]:
         """One message after another, as :meth:`poll` gives them, until it is closed."""
-        puller = self._puller()
-        while found := noted(self._meter, puller.take(1, None)):
+        while found := noted(self._meter, self._puller().take(1, None)):
             yield found[0]
 
     def _puller(self) -> Puller:
@@ -268,7 +267,8 @@ class Consumer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if error is None or os.getpid() == self._process:
+            self.close()  # in a child it raises, and nothing hides what ends the child
 
     def check_runnable(self) -> None:
         """Raise RuntimeError if :func:`nsqsmart.run` would block with nobody to handle messages."""

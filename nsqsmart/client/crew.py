@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ from functools import partial
 from queue import SimpleQueue
 from time import monotonic
 
+from nsqsmart.client.children import end_child
 from nsqsmart.client.facts import facts_of
 from nsqsmart.client.message import Message
 from nsqsmart.client.requeue import Requeue, wish_of
@@ -30,6 +32,7 @@ class Crew:
         self._handler = handler
         self._boss = boss
         self._workers = workers
+        self._process = os.getpid()
         self._threads: list[Thread] = []
         self._results = Results()
         self._most_attempts = boss.giving_up.most_attempts
@@ -194,6 +197,7 @@ class Crew:
 
     def _ended(self, message: Message, tally: Tally, result: object) -> None:
         """The handler returned something, or has answered or detached *message* itself."""
+        end_child(self._process)
         wish = self._results.read(result)
         if wish is not None:
             self._requeue(message, tally, wish)
@@ -213,6 +217,7 @@ class Crew:
             self._boss.on_result(message, ok=True)
 
     def _failed(self, message: Message, tally: Tally, error: BaseException) -> None:
+        end_child(self._process, error)
         if not isinstance(error, Requeue):
             tally.failed += 1
             said = facts_of(message)

@@ -44,6 +44,8 @@ class Source(Protocol[M_contra]):
     heard_at: float
     msg_timeout: float
     max_msg_timeout: float
+    process: int
+    """The one that may answer."""
 
     @property
     def lane(self) -> Queue[M_contra] | None:

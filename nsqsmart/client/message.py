@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
+from nsqsmart.client.children import check_process
 from nsqsmart.client.delivery import Arrival, Holder, Queue, Rarities, Source
 from nsqsmart.client.requeue import Requeue, check_delay, wish_of
 from nsqsmart.client.trace_log import Life
@@ -161,8 +163,9 @@ class Message:
     def finish(self) -> bool:
         """Done: the server forgets it. False if it was too late; nothing is sent then.
 
-        Raises AlreadyResponded the second time.
+        Raises AlreadyResponded the second time, UsedAfterFork in a child of who received it.
         """
+        check_process(self.arrival.source.process)
         plain = self.answer is None and self.rare is None and self.arrival.holder is None
         if not plain and not self._answer():
             return False
@@ -177,8 +180,9 @@ class Message:
         """Deliver it again after *delay* seconds (default: see :class:`Requeue`).
 
         On an ordered topic it is held here under TOUCH and its partition waits. False if it was
-        too late; raises AlreadyResponded the second time.
+        too late; raises as :meth:`finish`.
         """
+        check_process(self.arrival.source.process)
         check_delay(delay)
         if not self._answer():
             return False
@@ -192,7 +196,9 @@ class Message:
         """Ask for a fresh ``msg_timeout``; False if it is too late.
 
         The server goes no further than its maximum behind the delivery, 15 minutes by default.
+        Raises as :meth:`finish`.
         """
+        check_process(self.arrival.source.process)
         if self.answered:
             raise AlreadyResponded("the message was answered before")
         if self.taken or not self.subscription.touch(self):
@@ -216,8 +222,9 @@ class Message:
         The handler's return means nothing for it then; raising still requeues it. It counts as in
         flight, holds its partition on an ordered topic, expires like any other (:meth:`touch` it),
         and is given back when the consumer closes: answers after that return False.
-        Raises AlreadyResponded if it was answered.
+        Raises as :meth:`finish`.
         """
+        check_process(self.arrival.source.process)
         if self.answered:
             raise AlreadyResponded("the message was answered before")
         if self.holder is None:
@@ -227,14 +234,15 @@ class Message:
         """Finish it without having handled it: a failing head lets its ordered partition go on.
 
         ``on_giving_up`` or ``dead_letter_topic`` gets it first; if that fails it is requeued, and
-        the answer is False, as it is when it is too late. Raises AlreadyResponded if it was
-        answered.
+        the answer is False, as it is when it is too late. Raises as :meth:`finish`.
         """
+        check_process(self.arrival.source.process)
         if self.answered:
             raise AlreadyResponded("the message was answered before")
         return self.subscription.give_up(self)
 
     def __enter__(self) -> Self:
+        check_process(self.arrival.source.process)
         if self.holder is not None:
             self.holder.begin(self)
         return self
@@ -245,6 +253,10 @@ class Message:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
+        if error is None:
+            check_process(self.arrival.source.process)
+        elif os.getpid() != self.arrival.source.process:
+            return False  # what ends the child is not hidden
         try:
             return _conclude(self, error)
         finally:

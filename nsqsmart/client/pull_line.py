@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from time import monotonic
 
@@ -45,6 +46,7 @@ class PullLine:
         self.msg_timeout = grant.msg_timeout
         self.max_msg_timeout = max(grant.max_msg_timeout, grant.msg_timeout)
         self.max_rdy = grant.max_rdy_count
+        self.process = os.getpid()
         self.heard_at = monotonic()
         self._intake = Intake(connection, wish.decoder(self), self, wish.config.write_timeout)
         self._line, self._hand = wish.line(connection), Hand()

@@ -286,7 +286,8 @@ class PullSubscription:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.drain()
+        if error is None or os.getpid() == self._process:
+            self.drain()  # in a child it raises, and nothing hides what ends the child
 
     def __repr__(self) -> str:
         topic, channel = self._names

@@ -6,6 +6,7 @@ A partition's thread dials for itself, so that one slow node delays no other par
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from time import monotonic
 from typing import Protocol
@@ -68,6 +69,7 @@ class Subscription:
         self.heard_at = monotonic()
         self.msg_timeout = 60.0
         self.max_msg_timeout = 900.0
+        self.process = os.getpid()
         self.close_wait = threading.Event()
         self.lane = Lane(self, owner) if wish.ordered else None
         self._memory: Memory | None = None

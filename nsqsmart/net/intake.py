@@ -94,6 +94,8 @@ class Intake(Generic[M]):
 
     def send(self, data: bytes) -> None:
         """All of *data* within the write timeout; raises ConnectionLost."""
+        if not self._socket.is_ours():
+            raise ConnectionLost("the connection belongs to the parent process", sent=False)
         try:
             self._transport.send(data, monotonic() + self._write_timeout)
         except OSError as error:  # a timeout, or TLS that can encrypt no more

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from nsqsmart.errors import ConnectionLost
+from nsqsmart.net.forking import keep_from_children
 from nsqsmart.net.transport import Transport
 from nsqsmart.wire import commands
 
@@ -30,6 +31,7 @@ class Outbox:
     """
 
     __slots__ = (
+        "__weakref__",
         "_commands",
         "_fins",
         "_lock",
@@ -67,6 +69,7 @@ class Outbox:
         self.settled = 0
         self.dirty = False
         self.broken = False
+        keep_from_children(self)
 
     @property
     def rdy_sent(self) -> int:
@@ -131,6 +134,11 @@ class Outbox:
         """Nothing is sent any more; what waits is forgotten, and the reader woken."""
         self.broken = True
         self._transport.socket.hang_up()
+
+    def drop(self) -> None:
+        """In a forked child: nothing leaves here, and the parent's connection lives on."""
+        self.broken = True
+        self._transport.socket.drop()
 
     def _waits(self) -> bool:
         """Whether there is something to send."""

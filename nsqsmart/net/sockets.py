@@ -14,6 +14,7 @@ SO_RCVTIMEO at each. Under a timer that fires more often, silence would never en
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -24,6 +25,7 @@ from time import monotonic
 
 from nsqsmart.errors import ConnectError, ConnectionLost, ResponseTimeout
 from nsqsmart.names import Address
+from nsqsmart.net.forking import keep_from_children
 from nsqsmart.net.resolving import Resolved, resolve
 from nsqsmart.net.wires import Wires
 
@@ -111,12 +113,24 @@ class Socket:
     """A connected socket; every blocking call takes a deadline in monotonic seconds.
 
     One user at a time, but for :meth:`try_send` and :meth:`hang_up`, which any thread may call.
+    A forked child has none: it is closed there.
     """
 
-    __slots__ = ("_sliced", "_sock", "peer", "poll", "round_trip", "taking")
+    __slots__ = (
+        "__weakref__",
+        "_process",
+        "_sliced",
+        "_sock",
+        "peer",
+        "poll",
+        "round_trip",
+        "taking",
+    )
 
     def __init__(self, sock: socket.socket, peer: Address, round_trip: float = 0.0) -> None:
         self._sock = sock
+        self._process = os.getpid()
+        keep_from_children(self)
         self.peer = peer
         self.round_trip = round_trip
         """Seconds that connecting took."""
@@ -225,6 +239,8 @@ class Socket:
 
     def end_sending(self) -> None:
         """Tell the peer that nothing follows; what it still sends can be read."""
+        if not self.is_ours():
+            return
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
 
@@ -244,12 +260,14 @@ class Socket:
 
     def write(self, data: bytes) -> None:
         """Send all of *data*; raises OSError if the peer takes nothing for the write timeout."""
+        self._check_process()
         sent = self._sock.send(data, NOSIGNAL)
         while sent < len(data):
             sent += self._sock.send(memoryview(data)[sent:], NOSIGNAL)
 
     def try_send(self, data: bytes) -> int:
         """How many bytes of *data* the kernel took at once; raises OSError if it is broken."""
+        self._check_process()
         try:
             return self._sock.send(data, _AT_ONCE)
         except BlockingIOError:
@@ -257,12 +275,22 @@ class Socket:
 
     def hang_up(self) -> None:
         """End both directions: wakes a reader at once. The descriptor stays until drop()."""
+        if not self.is_ours():
+            return
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def drop(self) -> None:
         """Close the descriptor alone: in a forked child the parent's connection lives on."""
         self._sock.close()
+
+    def is_ours(self) -> bool:
+        """Whether this process made it; a child that was forked may not use it."""
+        return os.getpid() == self._process
+
+    def _check_process(self) -> None:
+        if not self.is_ours():
+            raise OSError(errno.EBADF, "the connection belongs to the parent process")
 
     def _wait_until_writable(self, deadline: float) -> None:
         poll = select.poll()

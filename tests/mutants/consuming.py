@@ -279,4 +279,39 @@ CONSUMING: tuple[Mutant, ...] = (
         "close() waits for no backoff",
         ("tests/integration/test_connections.py::test_close_waits_for_no_backoff",),
     ),
+    Mutant(
+        "a-child-answers",
+        "nsqsmart/client/children.py",
+        "    if os.getpid() != process:\n        raise",
+        "    if os.getpid() < 0:\n        raise",
+        "a forked child cannot answer its parent's message, and is told so",
+        ("tests/integration/test_forked_children.py::test_a_child_of_who_pulls_answers_nothing",),
+    ),
+    Mutant(
+        "a-child-works-on",
+        "nsqsmart/client/children.py",
+        "    if os.getpid() == process:\n        return",
+        "    if os.getpid():\n        return",
+        "a child that a handler has forked ends where the handler ends",
+        (
+            "tests/integration/test_forked_children.py::test_a_child_ends_where_its_handler_ends"
+            "[batch_handler=handler-original]",
+        ),
+    ),
+    Mutant(
+        "a-child-keeps-its-parents-connection",
+        "nsqsmart/net/forking.py",
+        "        thing.drop()",
+        "        pass",
+        "a forked child closes the connections of its parent at once",
+        ("tests/unit/net/test_forking.py",),
+    ),
+    Mutant(
+        "a-child-forked-by-c-speaks",
+        "nsqsmart/net/sockets.py",
+        "        return os.getpid() == self._process",
+        "        return True",
+        "who was forked without a hook does not speak on its parent's connection either",
+        ("tests/unit/net/test_sockets.py::test_who_was_forked_without_a_hook_does_not_speak",),
+    ),
 )

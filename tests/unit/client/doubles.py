@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from copy import copy
 from time import monotonic
@@ -52,6 +53,7 @@ class Source:
 
     def __init__(self, lane: object = None, boss: Boss | None = None) -> None:
         self.heard_at = monotonic()
+        self.process = os.getpid()
         self.lane = lane
         self.boss = boss
         self.late = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from time import monotonic
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from nsqsmart.client.delivery import Arrival
 from nsqsmart.client.message import Detailed, Message
 from nsqsmart.client.requeue import Requeue
-from nsqsmart.errors import AlreadyResponded
+from nsqsmart.errors import AlreadyResponded, UsedAfterFork
 from nsqsmart.names import Address
 from nsqsmart.policy.lookup_answers import Node
 from nsqsmart.policy.topology import Target
@@ -29,6 +30,7 @@ class Source:
 
     def __init__(self) -> None:
         self.heard_at = monotonic()
+        self.process = os.getpid()
         self.late = False
         self.live = True
         self.sent: list[tuple[object, ...]] = []
@@ -225,3 +227,14 @@ def test_on_an_original_server_its_id_is_the_text_that_the_server_knows_it_by():
     assert (message.partition, message.internal_id, message.trace_id) == (None, None, None)
     assert "<Message 0d1e2f3a4b5c6d7e of t/c" in repr(message)
     assert repr(made(b"\x1b[31m\n\xff9876543")).isprintable()
+
+
+def test_a_child_neither_answers_nor_hides_what_ends_it(message, source):
+    source.process += 1  # as if this were the child
+    calls = [message.finish, message.requeue, message.touch, message.detach, message.skip]
+    for call in [*calls, message.__enter__, lambda: message.__exit__(None, None, None)]:
+        with pytest.raises(UsedAfterFork):
+            call()
+    assert not message.__exit__(SystemExit, SystemExit(), None)
+    assert not source.sent
+    assert not message.answered

@@ -204,3 +204,22 @@ def test_nothing_can_be_sent_to_who_is_gone(begin):
     intake = begin(script)
     with pytest.raises(ConnectionLost):
         on_and_on(lambda: intake.send(b"NOP\n" * 1000))
+
+
+def test_a_forked_child_sends_nothing_and_ends_nothing(begin):
+    heard: list[bytes] = []
+
+    def script(talk):
+        talk.greet()
+        while True:
+            heard.append(talk.line())
+
+    intake = begin(script)
+    intake._socket._process += 1  # as if this were the child
+    with pytest.raises(ConnectionLost, match="parent process"):
+        intake.send(b"FIN 0123456789abcdef\n")
+    intake._socket.hang_up()
+    intake._socket._process -= 1
+    intake.send(b"NOP\n")
+    eventually(lambda: len(heard) == 2)
+    assert heard == [b"SUB t c", b"NOP"]

@@ -27,7 +27,7 @@ class Wire:
         self.writes: list[bytes] = []
         self.room: int | None = None
         self.error: OSError | None = None
-        self.hung_up = False
+        self.hung_up = self.dropped = False
         self._one_at_a_time = threading.Lock()
 
     @property
@@ -54,6 +54,9 @@ class Wire:
 
     def hang_up(self) -> None:
         self.hung_up = True
+
+    def drop(self) -> None:
+        self.dropped = True
 
 
 def fin(number: int) -> bytes:
@@ -266,6 +269,16 @@ def test_nothing_is_lost_doubled_or_torn_between_many_threads(wire):
     assert all(one != other for one, other in itertools.pairwise(levels))
     rest = re.sub(rb"(FIN|REQ) (.{16})( 5)?\n|RDY (\d+)\n|NOP\n", b"", wire.sent, flags=re.DOTALL)
     assert rest == b""
+
+
+def test_in_a_child_it_is_broken_and_its_parents_lives_on(outbox, wire):
+    outbox.rdy = 9
+    outbox.flush()
+    outbox.drop()
+    assert not outbox.ack(ident(1))
+    outbox.send(b"NOP\n")
+    assert wire.sent == b"RDY 9\n"
+    assert (wire.dropped, wire.hung_up) == (True, False)
 
 
 def test_a_message_id_may_hold_any_byte(outbox, wire):

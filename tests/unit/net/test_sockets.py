@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import struct
@@ -53,6 +54,20 @@ def test_it_knows_its_own_end(pair):
     assert sock.local == Address(*peer.getpeername()[:2])
     sock.drop()
     assert sock.local is None
+
+
+def test_who_was_forked_without_a_hook_does_not_speak(pair):
+    """By C, as uWSGI forks: the number of the process tells."""
+    sock, peer = pair
+    sock._process += 1
+    for send in (sock.write, sock.try_send):
+        with pytest.raises(OSError, match="parent process"):
+            send(b"x")
+    sock.hang_up()
+    sock.end_sending()
+    sock._process -= 1
+    sock.write(b"y")
+    assert peer.recv(9) == b"y"
 
 
 def test_what_is_sent_arrives_whole(pair):
@@ -331,6 +346,7 @@ def test_what_is_taken_piece_by_piece_is_written_whole():
 
     sock = Socket.__new__(Socket)
     sock._sock = Sips()
+    sock._process = os.getpid()
     sock.write(b"FIN 0123")
     assert taken == [b"FIN", b" 01", b"23"]
 
