@@ -75,7 +75,7 @@ def test_it_builds_without_a_warning(site):
     reference = (site / "reference.html").read_text()
     for method in ("Producer.publish", "Producer.close", "Consumer.run", "Message.finish"):
         assert f'id="nsqsmart.{method}"' in reference
-    assert 'id="nsqsmart.Message.give_back"' not in reference
+    assert 'id="nsqsmart.Message._' not in reference
 
 
 @pytest.mark.long

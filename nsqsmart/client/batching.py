@@ -104,20 +104,20 @@ class BatchCrew(Crew):
         messages = [
             each
             for each in gathered
-            if (plain and each.attempts <= self._most_attempts and now < each.arrival.deadline)
+            if (plain and each.attempts <= self._most_attempts and now < each._arrival.deadline)
             or self._is_for_batch(each, tally, now)
         ]
         if not messages:
             return
         tally.current, tally.batch = messages[0], messages
         for message in messages:
-            if message.rare is not None and message.life is not None:
-                message.life.note("started")
+            if message._rare is not None and message._life is not None:
+                message._life.note("started")
         self._run_batch(messages, tally)
         tally.current, tally.batch = None, None
         for message in messages:
-            lane = message.arrival.source.lane
-            if lane is not None and message.holder is None:
+            lane = message._arrival.source.lane
+            if lane is not None and message._holder is None:
                 lane.done(message, finished=message.finished)
 
     def _run_batch(self, messages: list[Message], tally: Tally) -> None:
@@ -140,14 +140,14 @@ class BatchCrew(Crew):
         now = monotonic()
         for message in messages:
             # Message.finish() without its rare ways: nearly every message comes by here.
-            arrival = message.arrival
-            plain = message.answer is None and message.rare is None and now < arrival.deadline
+            arrival = message._arrival
+            plain = message._answer is None and message._rare is None and now < arrival.deadline
             if plain and arrival.ack is not None and arrival.ack(message.id):
-                message.answer = True
+                message._answer = True
                 tally.finished += 1
             else:
                 self._finish_one(message, tally)
-        if self._boss.watching and not any(message.slows for message in messages):
+        if self._boss.watching and not any(message._slows for message in messages):
             # The newest one is what a probe has brought.
             self._boss.on_result(max(messages, key=_age), ok=True)
 
@@ -156,18 +156,18 @@ class BatchCrew(Crew):
         log.error("handler failed on a batch of %d", len(messages), exc_info=error, extra=said)
         for message in messages:
             tally.failed += not message.answered
-            if message.life is not None:
+            if message._life is not None:
                 # Not its text, which may hold a body.
-                message.life.error = type(error).__name__
+                message._life.error = type(error).__name__
 
     def _finish_one(self, message: Message, tally: Tally) -> None:
-        if message.holder is not None:
+        if message._holder is not None:
             return
         if not message.answered:
             message.finish()
         if message.finished:
             tally.finished += 1
-        elif message.slows is not None:
+        elif message._slows is not None:
             tally.requeued += 1
         else:
             tally.expired += 1
@@ -180,7 +180,7 @@ class BatchCrew(Crew):
             if not message.answered:
                 with suppress(AlreadyResponded):  # detached, and answered just now
                     message.requeue(wish.delay, backoff=wish.backoff)
-            if message.holder is None:
+            if message._holder is None:
                 tally.finished += message.finished
                 tally.requeued += not message.finished
 

@@ -49,7 +49,7 @@ def drain(engine: Engine, deadline: float) -> CloseReport:
     engine.crew.dismiss()
     abandoned = engine.crew.join(deadline)
     for message in abandoned:
-        message.give_back()
+        message._give_back()
     engine.holdings.give_back()
     for subscription in subscriptions:
         if subscription.lane:

@@ -139,9 +139,9 @@ class Crew:
         now = monotonic()
         for message in messages:
             tally.current = message
-            arrival = message.arrival
+            arrival = message._arrival
             ack = arrival.ack
-            rare = message.rare is not None or message.attempts > most or boss.draining
+            rare = message._rare is not None or message.attempts > most or boss.draining
             if rare or ack is None or now >= arrival.deadline:
                 self._handle(message, tally)
                 now = monotonic()
@@ -155,12 +155,12 @@ class Crew:
                 now = monotonic()
                 if (
                     result is None
-                    and message.answer is None
-                    and message.rare is None
+                    and message._answer is None
+                    and message._rare is None
                     and now < arrival.deadline
                     and ack(message.id)
                 ):
-                    message.answer = True
+                    message._answer = True
                     tally.finished += 1
                     if boss.watching:
                         boss.on_result(message, ok=True)
@@ -182,14 +182,14 @@ class Crew:
         else:
             self._ended(message, tally, result)
         tally.current = None
-        lane = message.lane
-        if lane is not None and message.holder is None:
+        lane = message._lane
+        if lane is not None and message._holder is None:
             lane.done(message, finished=message.finished)
 
     def _handle_marked(self, message: Message) -> object:
         """The same for one that is traced or was touched, or has been tried too often."""
-        if message.life is not None:
-            message.life.note("started")
+        if message._life is not None:
+            message._life.note("started")
         if message.attempts <= self._most_attempts:
             return self._handler(message)
         message.skip()
@@ -202,11 +202,11 @@ class Crew:
         if wish is not None:
             self._requeue(message, tally, wish)
             return
-        if message.holder is not None:
+        if message._holder is not None:
             return  # detached: whoever has it answers
         if not message.answered:
             message.finish()
-        elif message.slows is not None:
+        elif message._slows is not None:
             tally.requeued += 1
             return
         if message.finished:
@@ -222,9 +222,9 @@ class Crew:
             tally.failed += 1
             said = facts_of(message)
             log.error("handler failed on %r", message, exc_info=error, extra=said)
-            if message.life is not None:
+            if message._life is not None:
                 # Not its text, which may hold the body.
-                message.life.error = type(error).__name__
+                message._life.error = type(error).__name__
         self._requeue(message, tally, wish_of(error))
         if not isinstance(error, Exception):
             self._boss.on_fatal(error)
@@ -233,9 +233,9 @@ class Crew:
         if not message.answered:
             with suppress(AlreadyResponded):  # detached, and answered just now
                 message.requeue(wish.delay, backoff=wish.backoff)
-        elif wish.backoff and not message.slows:
+        elif wish.backoff and not message._slows:
             self._boss.on_result(message, ok=False)
-        if message.holder is not None:
+        if message._holder is not None:
             return
         tally.finished += message.finished
         tally.requeued += not message.finished
@@ -245,7 +245,7 @@ def _let_go(tally: Tally) -> Message | None:
     """What nobody can handle is the server's again; returns what it was."""
     message, tally.current = tally.current, None
     if message is not None:
-        message.give_back()
-        if message.lane is not None:
-            message.lane.done(message, finished=False)
+        message._give_back()
+        if message._lane is not None:
+            message._lane.done(message, finished=False)
     return message

@@ -82,13 +82,13 @@ class GivingUp:
             log.exception(
                 "%r could not be given up: it is requeued", message, extra=facts_of(message)
             )
-            if message.life is not None:
-                message.life.error = type(error).__name__
+            if message._life is not None:
+                message._life.error = type(error).__name__
             if not message.answered:
                 message.requeue()
             return False
-        if message.life is not None:
-            message.life.note("gave_up")
+        if message._life is not None:
+            message._life.note("gave_up")
         log.warning("%r is given up: %s", message, where, extra=facts_of(message))
         with self._lock:
             self.given_up += 1

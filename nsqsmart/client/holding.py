@@ -62,12 +62,12 @@ class Holdings:
         """Its answer is on the way: the next one of its partition may come."""
         with self._changed:
             self.finished += message.finished
-            self.requeued += message.slows is not None
+            self.requeued += message._slows is not None
             self._end_block(message)
-        if message.slows is None and self._listener.watching:
+        if message._slows is None and self._listener.watching:
             self._listener.on_result(message, ok=True)
-        if message.lane is not None:
-            message.lane.done(message, finished=message.finished)
+        if message._lane is not None:
+            message._lane.done(message, finished=message.finished)
 
     def held(self) -> list[Message]:
         """What somebody holds just now."""
@@ -96,11 +96,11 @@ class Holdings:
             for message in list(self._held):
                 if self._is_over(message):
                     self._forget(message)
-                    message.subscription.forget(message)
+                    message._subscription.forget(message)
                     ended.append(message)
         for message in ended:
-            if message.lane is not None:
-                message.lane.done(message, finished=False)
+            if message._lane is not None:
+                message._lane.done(message, finished=False)
 
     def give_back(self) -> None:
         """At close: REQ 0 of all there is."""
@@ -110,12 +110,12 @@ class Holdings:
                 self._forget(message)
             self.requeued += len(held)
         for message in held:
-            message.give_back()
+            message._give_back()
 
     def _is_over(self, message: Message) -> bool:
-        if message.lane is not None:
-            return not message.subscription.live and message not in self._busy
-        return message.expired or not message.subscription.live
+        if message._lane is not None:
+            return not message._subscription.live and message not in self._busy
+        return message.expired or not message._subscription.live
 
     def _forget(self, message: Message) -> None:
         self._held.discard(message)

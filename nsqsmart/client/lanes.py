@@ -112,7 +112,7 @@ class Lane:
             busy = self._in_hand is not None or self._follows
             self._successor = successor if busy else None
         for message in dropped:
-            message.answer = False
+            message._answer = False
             self._subscription.forget(message)
         return busy
 
@@ -153,10 +153,10 @@ class Lane:
 
     def _finish_copies(self, copies: list[Message]) -> None:
         for copy in copies:
-            copy.answer = True
+            copy._answer = True
             self._subscription.acknowledge(copy)
-            if copy.life is not None:
-                copy.life.note("duplicate")
+            if copy._life is not None:
+                copy._life.note("duplicate")
 
     def _is_copy(self, message: Message) -> bool:
         return self._waiting[0].internal_id == message.internal_id
@@ -182,11 +182,11 @@ class Lane:
             config = self._subscription.config
             doublings = min(max(0, self._failures - 1), _MAX_DOUBLINGS)
             delay = min(config.backoff_multiplier * 2.0**doublings, config.max_backoff_duration)
-        if message.life is not None:
-            message.life.note("blocked", delay)
+        if message._life is not None:
+            message._life.note("blocked", delay)
         self._held = message
         # Beyond its latest time no TOUCH keeps it.
-        until = min(monotonic() + max(0.0, delay), message.latest - _MARGIN)
+        until = min(monotonic() + max(0.0, delay), message._latest - _MARGIN)
         self._wait(message, until)
 
     def is_blocked(self) -> bool:
@@ -199,8 +199,8 @@ class Lane:
         message, self._held = self._held, None
         if message is not None and self._subscription.live:
             self._subscription.send_requeue(message, 0.0)
-        elif message is not None and message.life is not None:
-            message.life.note("lost")
+        elif message is not None and message._life is not None:
+            message._life.note("lost")
 
     def _wait(self, message: Message, until: float) -> None:
         now = monotonic()
@@ -210,10 +210,10 @@ class Lane:
             self.release_held()
             return
         half = self._subscription.msg_timeout / 2
-        if now >= message.deadline - half and message.deadline < message.latest:
+        if now >= message.deadline - half and message.deadline < message._latest:
             self._subscription.send_touch(message)
-            message.extend()
-        touch_at = message.deadline - half if message.deadline < message.latest else until
+            message._extend()
+        touch_at = message.deadline - half if message.deadline < message._latest else until
         self._owner.at(min(until, touch_at), lambda: self._wait(message, until))
 
 

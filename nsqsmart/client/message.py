@@ -36,9 +36,9 @@ class Message:
             ``positions=True``.
     """
 
-    # A consumer makes a million a second of them: what few messages need is in ``rare``, what a
-    # whole read has in common in ``arrival``.
-    __slots__ = ("answer", "arrival", "attempts", "body", "id", "rare", "timestamp")
+    # A consumer makes a million a second of them: what few messages need is in ``_rare``, what a
+    # whole read has in common in ``_arrival``.
+    __slots__ = ("_answer", "_arrival", "_rare", "attempts", "body", "id", "timestamp")
 
     offset: int | None = None
     size: int | None = None
@@ -47,87 +47,87 @@ class Message:
     def __init__(
         self, arrival: Arrival[Message], timestamp: int, attempts: int, id_: bytes, body: bytes
     ) -> None:
-        self.arrival = arrival
+        self._arrival = arrival
         self.timestamp = timestamp
         self.attempts = attempts
         self.id = id_
         self.body = body
-        self.answer: bool | None = None  # True: finished; False: answered, and not that way
-        self.rare: Rarities[Message] | None = None
+        self._answer: bool | None = None  # True: finished; False: answered, and not that way
+        self._rare: Rarities[Message] | None = None
 
     @property
-    def subscription(self) -> Source[Message]:
+    def _subscription(self) -> Source[Message]:
         """What it came from."""
-        return self.arrival.source
+        return self._arrival.source
 
     @property
     def received_at(self) -> float:
         """When it came (monotonic seconds)."""
-        return self.arrival.at
+        return self._arrival.at
 
     @property
     def answered(self) -> bool:
         """Whether it was finished or requeued, or nobody may do so any more."""
-        return self.answer is not None
+        return self._answer is not None
 
     @property
     def finished(self) -> bool:
         """Whether FIN was sent, or is about to be."""
-        return self.answer is True
+        return self._answer is True
 
     @property
-    def life(self) -> Life | None:
+    def _life(self) -> Life | None:
         """Where its events are logged; None unless it is traced."""
-        return self.rare.life if self.rare is not None else None
+        return self._rare.life if self._rare is not None else None
 
-    @life.setter
-    def life(self, life: Life | None) -> None:
-        self.rarities.life = life
+    @_life.setter
+    def _life(self, life: Life | None) -> None:
+        self._rarities.life = life
 
     @property
-    def holder(self) -> Holder[Message] | None:
+    def _holder(self) -> Holder[Message] | None:
         """Who has it in hand without a handler that runs."""
-        return (self.rare and self.rare.holder) or self.arrival.holder
+        return (self._rare and self._rare.holder) or self._arrival.holder
 
     @property
-    def taken(self) -> bool:
+    def _taken(self) -> bool:
         """Whether it was given back behind the application's back."""
-        return self.rare is not None and self.rare.taken
+        return self._rare is not None and self._rare.taken
 
     @property
-    def slows(self) -> bool | None:
+    def _slows(self) -> bool | None:
         """Requeued, and whether to slow down for it."""
-        return self.rare.slows if self.rare is not None else None
+        return self._rare.slows if self._rare is not None else None
 
     @property
-    def rarities(self) -> Rarities[Message]:
+    def _rarities(self) -> Rarities[Message]:
         """What few messages need, made when one needs it."""
-        return self.rare if self.rare is not None else _make_rarities(self)
+        return self._rare if self._rare is not None else _make_rarities(self)
 
     @property
     def deadline(self) -> float:
         """When the server gives it to somebody else (monotonic seconds), unless touched."""
-        return (self.rare and self.rare.until) or self.arrival.deadline
+        return (self._rare and self._rare.until) or self._arrival.deadline
 
     @property
     def topic(self) -> str:
         """The topic it was published to."""
-        return self.subscription.topic
+        return self._subscription.topic
 
     @property
     def channel(self) -> str:
         """The channel it was delivered on."""
-        return self.subscription.channel
+        return self._subscription.channel
 
     @property
     def partition(self) -> int | None:
         """Its partition; None on an original server."""
-        return self.subscription.target.partition
+        return self._subscription.target.partition
 
     @property
     def nsqd(self) -> str:
         """The nsqd it came from, "host:port"."""
-        return str(self.subscription.target.address)
+        return str(self._subscription.target.address)
 
     @property
     def internal_id(self) -> int | None:
@@ -151,9 +151,9 @@ class Message:
         return found if isinstance(found, str) else None
 
     @property
-    def latest(self) -> float:
+    def _latest(self) -> float:
         """The time beyond which no touch puts its deadline (monotonic seconds)."""
-        return self.arrival.at + self.arrival.source.max_msg_timeout
+        return self._arrival.at + self._arrival.source.max_msg_timeout
 
     @property
     def expired(self) -> bool:
@@ -165,16 +165,16 @@ class Message:
 
         Raises AlreadyResponded the second time, UsedAfterFork in a child of who received it.
         """
-        check_process(self.arrival.source.process)
-        plain = self.answer is None and self.rare is None and self.arrival.holder is None
-        if not plain and not self._answer():
+        check_process(self._arrival.source.process)
+        plain = self._answer is None and self._rare is None and self._arrival.holder is None
+        if not plain and not self._claim():
             return False
-        self.answer = True
-        if not self.subscription.finish(self):
-            self.answer = False
-        if self.holder is not None:
-            self.holder.done(self)
-        return self.answer
+        self._answer = True
+        if not self._subscription.finish(self):
+            self._answer = False
+        if self._holder is not None:
+            self._holder.done(self)
+        return self._answer
 
     def requeue(self, delay: float | None = None, *, backoff: bool = True) -> bool:
         """Deliver it again after *delay* seconds (default: see :class:`Requeue`).
@@ -182,14 +182,14 @@ class Message:
         On an ordered topic it is held here under TOUCH and its partition waits. False if it was
         too late; raises as :meth:`finish`.
         """
-        check_process(self.arrival.source.process)
+        check_process(self._arrival.source.process)
         check_delay(delay)
-        if not self._answer():
+        if not self._claim():
             return False
-        self.rarities.slows = backoff
-        sent = self.subscription.requeue(self, delay, backoff=backoff)
-        if self.holder is not None:
-            self.holder.done(self)
+        self._rarities.slows = backoff
+        sent = self._subscription.requeue(self, delay, backoff=backoff)
+        if self._holder is not None:
+            self._holder.done(self)
         return sent
 
     def touch(self) -> bool:
@@ -198,23 +198,23 @@ class Message:
         The server goes no further than its maximum behind the delivery, 15 minutes by default.
         Raises as :meth:`finish`.
         """
-        check_process(self.arrival.source.process)
+        check_process(self._arrival.source.process)
         if self.answered:
             raise AlreadyResponded("the message was answered before")
-        if self.taken or not self.subscription.touch(self):
+        if self._taken or not self._subscription.touch(self):
             return False
-        self.extend()
+        self._extend()
         return True
 
-    def extend(self) -> None:
+    def _extend(self) -> None:
         """It was touched."""
-        self.rarities.until = min(monotonic() + self.subscription.msg_timeout, self.latest)
+        self._rarities.until = min(monotonic() + self._subscription.msg_timeout, self._latest)
 
-    def renew(self, copy: Message) -> None:
+    def _renew(self, copy: Message) -> None:
         """It came again, as *copy*: its time begins anew."""
-        self.arrival = copy.arrival
-        if self.rare is not None:
-            self.rare.until = None
+        self._arrival = copy._arrival
+        if self._rare is not None:
+            self._rare.until = None
 
     def detach(self) -> None:
         """Take it out of its handler's hands: somebody answers it later, from any thread.
@@ -224,11 +224,11 @@ class Message:
         and is given back when the consumer closes: answers after that return False.
         Raises as :meth:`finish`.
         """
-        check_process(self.arrival.source.process)
+        check_process(self._arrival.source.process)
         if self.answered:
             raise AlreadyResponded("the message was answered before")
-        if self.holder is None:
-            self.rarities.holder = self.subscription.hold(self)
+        if self._holder is None:
+            self._rarities.holder = self._subscription.hold(self)
 
     def skip(self) -> bool:
         """Finish it without having handled it: a failing head lets its ordered partition go on.
@@ -236,15 +236,15 @@ class Message:
         ``on_giving_up`` or ``dead_letter_topic`` gets it first; if that fails it is requeued, and
         the answer is False, as it is when it is too late. Raises as :meth:`finish`.
         """
-        check_process(self.arrival.source.process)
+        check_process(self._arrival.source.process)
         if self.answered:
             raise AlreadyResponded("the message was answered before")
-        return self.subscription.give_up(self)
+        return self._subscription.give_up(self)
 
     def __enter__(self) -> Self:
-        check_process(self.arrival.source.process)
-        if self.holder is not None:
-            self.holder.begin(self)
+        check_process(self._arrival.source.process)
+        if self._holder is not None:
+            self._holder.begin(self)
         return self
 
     def __exit__(
@@ -254,38 +254,38 @@ class Message:
         traceback: TracebackType | None,
     ) -> bool:
         if error is None:
-            check_process(self.arrival.source.process)
-        elif os.getpid() != self.arrival.source.process:
+            check_process(self._arrival.source.process)
+        elif os.getpid() != self._arrival.source.process:
             return False  # what ends the child is not hidden
         try:
             return _conclude(self, error)
         finally:
             # Also where an interrupt has cut an answer short: close() would wait for the block.
-            if self.holder is not None:
-                self.holder.leave(self)
+            if self._holder is not None:
+                self._holder.leave(self)
 
     @property
-    def lane(self) -> Queue[Message] | None:
+    def _lane(self) -> Queue[Message] | None:
         """Where an ordered partition's messages queue."""
-        return self.subscription.lane
+        return self._subscription.lane
 
-    def give_back(self) -> None:
+    def _give_back(self) -> None:
         """REQ 0 of what nobody has answered: no failure, no delay; later answers are too late."""
-        if self.answered or self.taken:
+        if self.answered or self._taken:
             return
-        self.rarities.taken = True
-        if self.subscription.live:
-            self.subscription.send_requeue(self, 0.0)
-        elif self.life is not None:
-            self.life.note("lost")
+        self._rarities.taken = True
+        if self._subscription.live:
+            self._subscription.send_requeue(self, 0.0)
+        elif self._life is not None:
+            self._life.note("lost")
 
-    def _answer(self) -> bool:
+    def _claim(self) -> bool:
         """Whether it is still the caller's to answer."""
         if self.answered:
             raise AlreadyResponded("the message was finished or requeued before")
-        if self.taken or (self.holder is not None and not self.holder.let_go(self)):
+        if self._taken or (self._holder is not None and not self._holder.let_go(self)):
             return False
-        self.answer = False
+        self._answer = False
         return True
 
     def __repr__(self) -> str:
@@ -299,7 +299,7 @@ class Detailed(Message):
     __slots__ = ("_ext", "offset", "size")
 
     @classmethod
-    def from_raw(cls, arrival: Arrival[Message], raw: layout.RawMessage) -> Message:
+    def _from_raw(cls, arrival: Arrival[Message], raw: layout.RawMessage) -> Message:
         """The message that was read."""
         message = cls(arrival, raw.timestamp, raw.attempts, raw.id, raw.body)
         message.offset, message.size = raw.offset, raw.size
@@ -317,9 +317,9 @@ def _name_of(message: Message) -> str:
 def _make_rarities(message: Message) -> Rarities[Message]:
     """The same for two threads that ask at once."""
     with _making:
-        if message.rare is None:
-            message.rare = Rarities()
-        return message.rare
+        if message._rare is None:
+            message._rare = Rarities()
+        return message._rare
 
 
 def _conclude(message: Message, error: BaseException | None) -> bool:

@@ -64,10 +64,10 @@ class Hand:
         for message in messages:
             first = known.setdefault(message.id, message)
             if first is not message:
-                first.renew(message)
+                first._renew(message)
                 self._copies[message.id] += 1
-                if message.life is not None:
-                    message.life.note("duplicate")
+                if message._life is not None:
+                    message._life.note("duplicate")
                 continue
             before = self._order.position
             verdict = self._order.judge(message.offset or 0, message.internal_id or 0)
@@ -113,7 +113,7 @@ class Hand:
         if chosen <= self.held:
             return chosen
         for message in messages:
-            if message.subscription is not source:
+            if message._subscription is not source:
                 raise ConfigError(f"{message!r} was pulled by another PullSubscription")
             if message.answered and message not in self.held:
                 raise AlreadyResponded(f"{message!r} was finished or requeued before")
@@ -126,8 +126,8 @@ class Hand:
         now = monotonic()
         fresh = []
         for message in messages:
-            message.answer = False
-            if message.arrival.deadline > now or message.deadline > now:
+            message._answer = False
+            if message._arrival.deadline > now or message.deadline > now:
                 fresh.append(message)
         if len(chosen) < len(messages):
             fresh = [message for message in fresh if message in chosen]

@@ -102,8 +102,8 @@ class PullLine:
         self._hand.held.update(taken)  # first: an interrupt leaves none that drain() does not see
         self._waiting = self._waiting[most:]
         for message in taken:
-            if message.rare is not None and message.life is not None:
-                message.life.note("started")
+            if message._rare is not None and message._life is not None:
+                message._life.note("started")
         return taken
 
     def watch(self) -> None:
@@ -155,9 +155,9 @@ class PullLine:
         if not fresh or not self._say(commands.fins(self._hand.ids(fresh))):
             return 0
         for message in fresh:
-            message.answer = True
-            if message.rare is not None and message.life is not None:
-                message.life.note("finished")
+            message._answer = True
+            if message._rare is not None and message._life is not None:
+                message._life.note("finished")
         self._hand.finished += len(fresh)
         return len(fresh)
 
@@ -165,9 +165,9 @@ class PullLine:
         """REQ of all of *messages* that are in time, in one piece; returns how many."""
         fresh = self._hand.release(messages, self)
         for message in fresh:
-            if message.life is not None:
+            if message._life is not None:
                 # Before it leaves: it may be received again at once.
-                message.life.note("requeued", delay)
+                message._life.note("requeued", delay)
         # With a delay an ordered channel would keep it in flight (protocol 5.3).
         late = 0 if self.wish.ordered else round(delay * 1000)
         reqs = b"".join([commands.req(each, late) for each in self._hand.ids(fresh)])
@@ -184,9 +184,9 @@ class PullLine:
         if not fresh or not self._say(b"".join([commands.touch(each.id) for each in fresh])):
             return 0
         for message in fresh:
-            message.extend()
-            if message.life is not None:
-                message.life.note("touched")
+            message._extend()
+            if message._life is not None:
+                message._life.note("touched")
         return len(fresh)
 
     # ----------------------------------------------------------------- what one message asks for
@@ -241,7 +241,7 @@ class PullLine:
                 back = [*self._hand.held]
                 self.requeue_all(back, 0.0)
                 for message in back:
-                    message.rarities.taken, message.answer = True, None
+                    message._rarities.taken, message._answer = True, None
                 self._closed = self._intake.read_to_end(deadline)
             except NsqError as error:
                 self._fail(error)
@@ -291,9 +291,9 @@ class PullLine:
         self._end = _as_told(error, self)
         self._hand.lost += self.in_flight
         for message in self._hand.held:
-            message.rarities.taken = True
-            if message.life is not None:
-                message.life.note("lost")
+            message._rarities.taken = True
+            if message._life is not None:
+                message._life.note("lost")
         self._hand.held = set()
         self._waiting = []
         self._intake.close()

@@ -100,9 +100,9 @@ class Puller:
             turn_away(message, tally)
             return False
         # As detach() does, without making anything for each message.
-        message.arrival.holder = message.subscription.hold(message)
-        if message.life is not None:
-            message.life.note("started")
+        message._arrival.holder = message._subscription.hold(message)
+        if message._life is not None:
+            message._life.note("started")
         if message.attempts > self._most_attempts:
             message.skip()
             return False

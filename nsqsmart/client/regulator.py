@@ -136,7 +136,7 @@ class Regulator:
         where = self._consumption
         with self._lock:
             changed = self._flow.on_result(
-                message.subscription, ok=ok, delivered_at=message.received_at, now=now
+                message._subscription, ok=ok, delivered_at=message.received_at, now=now
             )
             self.due = due = self._flow.due()
             # Under the lock: an older answer written last would end the interest in results.
@@ -251,7 +251,7 @@ class Regulator:
 
     def _expired(self) -> Mapping[object, int]:
         """How much of what is in hand the servers no longer wait for."""
-        return Counter(each.subscription for each in self._in_hand() if each.expired)
+        return Counter(each._subscription for each in self._in_hand() if each.expired)
 
     def _in_hand(self) -> list[Message]:
         """What handlers run on, and what the application holds."""
@@ -264,7 +264,7 @@ class Regulator:
 
     def _tick(self) -> None:
         """See what each connection needs."""
-        busy = Counter(message.subscription for message in self._in_hand())
+        busy = Counter(message._subscription for message in self._in_hand())
         now = monotonic()
         with self._lock:
             # Rest first, then look: whoever comes behind the look finds it resting, and wakes it.

@@ -84,7 +84,7 @@ class Rounds:
         """TOUCH what handlers run on, as long as the server lets its time grow."""
         for tally in self._ground.crew.tallies:
             for message in tally.in_hand():
-                if not message.answered and message.deadline < message.latest:
+                if not message.answered and message.deadline < message._latest:
                     with suppress(AlreadyResponded):
                         message.touch()
         self._ground.ticker.at(monotonic() + every, lambda: self._touch(every))

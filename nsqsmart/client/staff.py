@@ -89,13 +89,13 @@ def turn_away(message: Message, tally: Tally) -> None:
     """Not handled: it has expired, or the consumer drains and gives it back."""
     if message.expired:
         tally.expired += 1
-        message.answer = False
-        message.subscription.forget(message)
+        message._answer = False
+        message._subscription.forget(message)
     else:
-        message.give_back()
+        message._give_back()
         tally.requeued += 1
-    if message.lane is not None:
-        message.lane.done(message, finished=False)
+    if message._lane is not None:
+        message._lane.done(message, finished=False)
 
 
 def flush_all(dirty: deque[Outbox]) -> None:
@@ -112,7 +112,7 @@ def busy_readers(staff: Staff, workers: int) -> set[object]:
     """The subscriptions whose reader hears nothing: with ``workers=0`` it runs the handler."""
     if workers:
         return set()
-    return {message.subscription for tally in staff.tallies for message in tally.in_hand()}
+    return {message._subscription for tally in staff.tallies for message in tally.in_hand()}
 
 
 Recruit = Callable[[Boss], Staff]

@@ -205,11 +205,11 @@ def pass_gate(gate: Gate, messages: list[Message]) -> list[Message]:
             message,
             extra=facts_of(message),
         )
-        message.rarities.taken = True
+        message._rarities.taken = True
         if gate.is_early(offset):
-            message.subscription.send_requeue(message, 0.0)
+            message._subscription.send_requeue(message, 0.0)
         else:
-            message.subscription.stray(message)
+            message._subscription.stray(message)
     return kept
 
 

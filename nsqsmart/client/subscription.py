@@ -141,11 +141,11 @@ class Subscription:
     def finish(self, message: Message) -> bool:
         """FIN, unless it is too late."""
         outbox = self.outbox
-        late = monotonic() >= message.arrival.deadline and message.expired
+        late = monotonic() >= message._arrival.deadline and message.expired
         if late or outbox is None or not outbox.ack(message.id):
             return self._too_late(message)
-        if message.rare is not None and message.rare.life is not None:
-            message.rare.life.note("finished")
+        if message._rare is not None and message._rare.life is not None:
+            message._rare.life.note("finished")
         return True
 
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
@@ -180,8 +180,8 @@ class Subscription:
         """*message* is the server's again, which has lost its patience: nothing is sent."""
         if self.outbox:
             self.outbox.settled += 1
-        if message.life is not None:
-            message.life.note("timed_out" if message.expired else "lost")
+        if message._life is not None:
+            message._life.note("timed_out" if message.expired else "lost")
 
     def stray(self, message: Message) -> None:
         """*message* is from before where the channel was set: it fills a place until it expires."""
@@ -199,9 +199,9 @@ class Subscription:
     def send_requeue(self, message: Message, delay: float) -> None:
         """REQ after *delay* seconds, now."""
         if self.outbox:
-            if message.life is not None:
+            if message._life is not None:
                 # Before it leaves: it may be received again at once.
-                message.life.note("requeued", delay)
+                message._life.note("requeued", delay)
             self.outbox.send(commands.req(message.id, round(delay * 1000)), settles=True)
 
     def touch(self, message: Message) -> bool:
@@ -215,8 +215,8 @@ class Subscription:
         """TOUCH, now."""
         if self.outbox:
             self.outbox.send(commands.touch(message.id))
-            if message.life is not None:
-                message.life.note("touched")
+            if message._life is not None:
+                message._life.note("touched")
 
     def close_politely(self) -> None:
         """RDY 0 and CLS: nothing new comes once the server has confirmed."""

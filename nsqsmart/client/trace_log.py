@@ -116,7 +116,7 @@ class Delivered(Protocol):
     attempts: int
     offset: int | None
     size: int | None
-    life: Life | None
+    _life: Life | None
 
 
 class Line(NamedTuple):
@@ -144,8 +144,8 @@ class Line(NamedTuple):
         for message in messages:
             # Sampling was the publisher's: what has a trace id is logged.
             if message.id[8:] != _UNTRACED:
-                message.life = Life(self._facts(message))
-                message.life.note("received")
+                message._life = Life(self._facts(message))
+                message._life.note("received")
 
     def _facts(self, message: Delivered) -> Facts:
         found = record_facts(

@@ -53,7 +53,7 @@ class Wish:
     ) -> DeliveryDecoder[Message]:
         """What makes messages of *source* from its bytes; *ack* is for those that are unordered."""
         layout = MessageLayout(self.greeting.offer.extend_support, self.detailed)
-        make = partial(Arrival, source, None if self.ordered else ack), Message, Detailed.from_raw
+        make = partial(Arrival, source, None if self.ordered else ack), Message, Detailed._from_raw
         return DeliveryDecoder(layout, *make, self.config.max_frame_size)
 
     def line(self, connection: Connection) -> Line:

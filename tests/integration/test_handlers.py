@@ -307,7 +307,7 @@ def test_touches_end_at_the_servers_maximum(hasty):
         if message.attempts > 1:
             again.set()
             return
-        delivered.append(message.arrival.at)
+        delivered.append(message._arrival.at)
         entered.set()
         # The server lost its patience in spite of all.
         assert again.wait(20)

@@ -198,7 +198,7 @@ def test_what_was_not_finished_comes_again_from_the_new_leader(cluster):
         handled(message)
         if message.nsqd == old.name:
             cluster.move_leader("t", 0)
-            eventually(lambda: not message.subscription.live)
+            eventually(lambda: not message._subscription.live)
             assert not message.finish()
 
     options = {"lookupd_min_refresh_interval": 0.1}

@@ -132,7 +132,7 @@ def test_a_redelivery_waits_while_the_handler_runs(hasty):
         try:
             if not handled.messages:
                 # Until the server has sent the copy, and it waits behind this one.
-                eventually(lambda: message.subscription.lane._waiting)
+                eventually(lambda: message._subscription.lane._waiting)
             handled(message)
         finally:
             inside.release()

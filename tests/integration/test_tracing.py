@@ -217,7 +217,7 @@ def test_what_is_answered_on_a_dead_connection_is_logged_as_lost(cluster, lines)
 
     def handler(message: nsqsmart.Message) -> None:
         assert killed.wait(10)
-        eventually(lambda: not message.subscription.live)
+        eventually(lambda: not message._subscription.live)
         finished.append(message.finish())
 
     with consume(cluster, handler):
@@ -279,7 +279,7 @@ def test_nothing_is_logged_where_the_logger_is_off(cluster, caplog, lines):
         eventually(lambda: handled.messages)
         all_finished(cluster)
     assert lines() == []
-    assert handled.messages[0].life is None
+    assert handled.messages[0]._life is None
 
 
 def test_a_redesigned_nsqd_named_by_hand_is_traced_too(lines):

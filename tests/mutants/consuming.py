@@ -156,7 +156,7 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "a-late-answer-is-sent",
         _SUBSCRIPTION,
-        "late = monotonic() >= message.arrival.deadline and message.expired",
+        "late = monotonic() >= message._arrival.deadline and message.expired",
         "late = False",
         "an answer that comes too late is not sent, and is False",
         ("tests/unit/client/test_subscription.py::test_late_answers_are_not_sent",),
@@ -209,8 +209,8 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "a-touch-beyond-the-maximum",
         _MESSAGE,
-        "self.rarities.until = min(monotonic() + self.subscription.msg_timeout, self.latest)",
-        "self.rarities.until = monotonic() + self.subscription.msg_timeout",
+        "self._rarities.until = min(monotonic() + self._subscription.msg_timeout, self._latest)",
+        "self._rarities.until = monotonic() + self._subscription.msg_timeout",
         "no touch goes beyond the server's maximum",
         ("tests/unit/client/test_message.py::test_no_touch_goes_beyond_the_servers_maximum",),
     ),
@@ -313,5 +313,13 @@ CONSUMING: tuple[Mutant, ...] = (
         "        return True",
         "who was forked without a hook does not speak on its parent's connection either",
         ("tests/unit/net/test_sockets.py::test_who_was_forked_without_a_hook_does_not_speak",),
+    ),
+    Mutant(
+        "a-deadline-moved-by-hand",
+        _MESSAGE,
+        "    def _give_back(self) -> None:",
+        "    extend = _extend\n\n    def _give_back(self) -> None:",
+        "nothing on a Message's public face moves its deadline without the server",
+        ("tests/unit/client/test_message.py::test_its_public_face_is_what_the_reference_says",),
     ),
 )

@@ -122,8 +122,8 @@ class Life:
 
 def expire(message: Message) -> None:
     """Its time is up; that of what came with it is not."""
-    message.arrival = copy(message.arrival)
-    message.arrival.deadline -= 61
+    message._arrival = copy(message._arrival)
+    message._arrival.deadline -= 61
 
 
 def message_of(source: Source, attempts: int = 1) -> Message:

@@ -97,7 +97,7 @@ def test_a_message_does_not_wait_away_its_own_time(boss, source):
     seen: list[bool] = []
     with batches(lambda batch: seen.append(batch[0].expired), boss, batch_max_delay=60) as crew:
         (message,) = several(source, 1)
-        message.arrival.deadline = monotonic() + 2
+        message._arrival.deadline = monotonic() + 2
         crew.deliver([message])
         eventually(lambda: seen)
     assert seen == [False]
@@ -136,14 +136,14 @@ def test_raising_requeues_the_rest_and_slows_down(boss, source, caplog):
         raise ValueError("oops")
 
     messages = several(source)
-    messages[1].life = Life()
+    messages[1]._life = Life()
     tally = run(handler, messages, boss)
     assert source.sent == [("FIN",), ("REQ", None, True), ("REQ", None, True)]
     assert (tally.finished, tally.requeued, tally.failed) == (1, 2, 2)
     # The flow takes the first for the batch (policy/test_flow).
     assert boss.results == [False, False]
     assert "handler failed on a batch of 3" in caplog.text
-    assert (messages[1].life.events, messages[1].life.error) == (["started"], "ValueError")
+    assert (messages[1]._life.events, messages[1]._life.error) == (["started"], "ValueError")
 
 
 def test_a_batch_that_fails_behind_its_answers_slows_down_all_the_same(boss, source):
@@ -159,7 +159,7 @@ def test_a_batch_that_fails_behind_its_answers_slows_down_all_the_same(boss, sou
 def test_the_newest_message_of_a_success_is_what_a_probe_has_brought(boss, source):
     boss.watching = True
     messages = several(source)
-    messages[1].arrival.at += 1
+    messages[1]._arrival.at += 1
     run(lambda batch: None, messages, boss)
     assert (boss.results, boss.judged) == ([True], [messages[1]])
 
@@ -213,7 +213,7 @@ def test_every_lane_learns_of_its_end(boss):
 
 def test_the_expired_are_not_handled(boss, source):
     messages = several(source)
-    messages[0].arrival.deadline = monotonic() - 1
+    messages[0]._arrival.deadline = monotonic() - 1
     seen: list[int] = []
     tally = run(lambda batch: seen.append(len(batch)), messages, boss)
     assert (seen, tally.expired, tally.finished) == ([2], 1, 2)

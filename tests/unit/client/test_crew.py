@@ -17,7 +17,7 @@ from tests.unit.client.doubles import Boss, Lane, Life, Source, message_of, rais
 def life_of(handler, source: Source | None = None) -> Life:
     """What a traced message's log says of *handler*."""
     message = message_of(source or Source())
-    message.life = life = Life()
+    message._life = life = Life()
     Crew(handler, Boss(), 0).deliver([message])
     return life
 
@@ -125,14 +125,14 @@ def test_an_expired_message_is_not_handled():
 def test_what_expires_while_the_one_before_it_is_handled_is_not_handled(end):
     first, second = message_of(Source()), message_of(Source())
     for message in (first, second):
-        message.arrival.ack = lambda _: True
+        message._arrival.ack = lambda _: True
     if end == "traced":
-        first.life = Life()
+        first._life = Life()
     handled = []
 
     def handler(message: Message) -> None:
         handled.append(message)
-        second.arrival.deadline = monotonic()
+        second._arrival.deadline = monotonic()
         if end == "raise":
             raise ValueError("oops")
 
@@ -240,10 +240,10 @@ def test_a_success_beyond_the_time_is_left_to_who_says_so():
     source, acked = Source(), []
     source.late = True
     message = message_of(source)
-    message.arrival.ack = acked.append
+    message._arrival.ack = acked.append
 
     def handler(message: Message) -> None:
-        message.arrival.deadline -= 61
+        message._arrival.deadline -= 61
 
     crew = Crew(handler, Boss(), 0)
     crew.deliver([message])
@@ -254,7 +254,7 @@ def test_a_success_beyond_the_time_is_left_to_who_says_so():
 def test_nothing_is_finished_twice(answer):
     source, acked = Source(), []
     message = message_of(source)
-    message.arrival.ack = acked.append
+    message._arrival.ack = acked.append
 
     def handler(message: Message) -> None:
         answer(message)
@@ -331,7 +331,7 @@ def test_a_worker_survives_what_should_not_happen(caplog):
     crew = Crew(handled.append, boss, 1)
     crew.start()
     bad = message_of(source)
-    bad.arrival.deadline = None
+    bad._arrival.deadline = None
     crew.deliver([bad, message_of(source)])
     eventually(lambda: len(handled) == 1)
     crew.dismiss()

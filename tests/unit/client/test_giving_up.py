@@ -54,10 +54,10 @@ def begin(**options):
 def test_the_callback_has_it_before_it_is_finished(caplog):
     seen: list[bool] = []
     message, source, giving_up = begin(on_giving_up=lambda message: seen.append(message.answered))
-    message.life = Life()
+    message._life = Life()
     assert message.skip()
     assert (seen, source.sent, giving_up.given_up) == ([False], [("FIN",)], 1)
-    assert message.life.events == ["gave_up"]
+    assert message._life.events == ["gave_up"]
     assert "is given up" in caplog.text
 
 
@@ -69,12 +69,12 @@ async def coroutine(message) -> None: ...
 )
 def test_a_callback_that_fails_has_it_requeued_and_said_aloud(callback, caplog):
     message, source, giving_up = begin(on_giving_up=callback)
-    message.life = Life()
+    message._life = Life()
     assert message.skip() is False
     assert (source.sent, giving_up.given_up) == ([("REQ", None, True)], 0)
     assert "could not be given up" in caplog.text
-    assert message.life.events == []
-    assert message.life.error in {"ValueError", "RuntimeError"}
+    assert message._life.events == []
+    assert message._life.error in {"ValueError", "RuntimeError"}
 
 
 def test_a_callback_may_answer_for_itself():

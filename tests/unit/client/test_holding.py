@@ -90,7 +90,7 @@ def test_at_close_all_goes_back_and_later_answers_are_too_late(boss, source):
 def test_what_has_expired_or_lost_its_connection_is_forgotten(boss, source):
     fresh, expired, lost = held(source), held(source), held(Source(boss=boss))
     expire(expired)
-    lost.subscription.live = False
+    lost._subscription.live = False
     boss.holdings.drop_expired()
     assert expired.finish() is False
     assert source.forgotten == [expired]
@@ -102,7 +102,7 @@ def test_an_expired_ordered_message_is_kept_for_its_partition_waits_for_it(boss,
     source.lane = lane = Lane()
     source.late = True
     message = held(source)
-    message.arrival.deadline = monotonic() - 1
+    message._arrival.deadline = monotonic() - 1
     boss.holdings.drop_expired()
     assert lane.ended == []
     assert message.finish() is False

@@ -137,7 +137,7 @@ def test_a_worker_that_comes_late_moves_nothing(world):
 
 def fail(world: World, message: Message, delay: float | None = None, *, counts: bool = True):
     """As a handler that raises: hold, then done."""
-    message.answer = True
+    message._answer = True
     world.lane.hold(message, delay, counts=counts)
     world.lane.done(message, finished=False)
 
@@ -247,30 +247,30 @@ class Life:
 
 def test_a_traced_head_that_waits_is_logged_as_blocked(world):
     message = world.offer(1)
-    message.life = Life()
+    message._life = Life()
     fail(world, message)
-    assert message.life.events == [("blocked", 1.0)]
+    assert message._life.events == [("blocked", 1.0)]
     world.pass_time(world.now + 1)
-    assert message.life.events == [("blocked", 1.0)]  # the subscription logs what it sends
+    assert message._life.events == [("blocked", 1.0)]  # the subscription logs what it sends
 
 
 @pytest.mark.parametrize("at_close", [True, False])
 def test_a_traced_head_whose_connection_ends_is_logged_as_lost(world, at_close):
     message = world.offer(1)
-    message.life = Life()
+    message._life = Life()
     fail(world, message, 5.0)
     world.live = False
     if at_close:
         world.lane.release_held()
     world.pass_time(world.now + 60)
-    assert message.life.events == [("blocked", 5.0), ("lost",)]
+    assert message._life.events == [("blocked", 5.0), ("lost",)]
 
 
 def test_a_traced_copy_is_logged_as_one(world):
     first, copy = world.offer(1), world.offer(1, attempts=2)
-    copy.life = Life()
+    copy._life = Life()
     world.lane.done(first, finished=True)
-    assert copy.life.events == [("duplicate",)]
+    assert copy._life.events == [("duplicate",)]
 
 
 def test_a_rewind_is_told_and_no_violation(world, caplog):

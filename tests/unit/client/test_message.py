@@ -78,7 +78,7 @@ def message(source) -> Message:
 
 def with_header(source: Source, header: bytes, version: int = EXT_JSON) -> Message:
     raw = RawMessage(1, 1, ID, b"body", version, header, 4096, 50)
-    return Detailed.from_raw(Arrival(source), raw)
+    return Detailed._from_raw(Arrival(source), raw)
 
 
 def test_what_it_knows(message):
@@ -122,7 +122,7 @@ def test_a_delay_that_is_no_number_is_refused_before_anything_is_answered(messag
 
 
 def test_a_touch_gives_a_fresh_timeout(message):
-    message.arrival.deadline -= 61
+    message._arrival.deadline -= 61
     assert message.expired
     before = monotonic()
     assert message.touch()
@@ -131,28 +131,28 @@ def test_a_touch_gives_a_fresh_timeout(message):
 
 
 def test_no_touch_goes_beyond_the_servers_maximum(message):
-    message.arrival.at -= 870
+    message._arrival.at -= 870
     assert message.touch()
-    assert message.deadline == message.latest == message.received_at + 900
+    assert message.deadline == message._latest == message.received_at + 900
 
 
 def test_giving_back_is_at_once_and_only_where_somebody_listens(source):
-    Message(Arrival(source), 1, 1, ID, b"x").give_back()
+    Message(Arrival(source), 1, 1, ID, b"x")._give_back()
     source.live = False
-    Message(Arrival(source), 1, 1, ID, b"x").give_back()
+    Message(Arrival(source), 1, 1, ID, b"x")._give_back()
     assert source.sent == [("REQ now", 0.0)]
 
 
 def test_what_was_given_back_is_answered_too_late(message, source):
-    message.give_back()
-    message.give_back()
+    message._give_back()
+    message._give_back()
     assert [message.finish(), message.requeue(), message.touch(), message.finish()] == [False] * 4
     assert source.sent == [("REQ now", 0.0)]
 
 
 def test_what_was_answered_is_not_given_back(message, source):
     message.finish()
-    message.give_back()
+    message._give_back()
     assert source.sent == [("FIN", ID)]
 
 
@@ -188,14 +188,14 @@ def test_a_with_block_leaves_alone_what_was_answered_in_it(message, source):
 
 def test_what_cannot_be_given_back_is_logged_as_lost(source):
     message = Message(Arrival(source), 1, 1, ID, b"x")
-    message.life = Life()
-    message.give_back()
-    assert message.life.events == []  # the subscription logs what it sends
+    message._life = Life()
+    message._give_back()
+    assert message._life.events == []  # the subscription logs what it sends
     source.live = False
     lost = Message(Arrival(source), 1, 1, ID, b"x")
-    lost.life = Life()
-    lost.give_back()
-    assert lost.life.events == ["lost"]
+    lost._life = Life()
+    lost._give_back()
+    assert lost._life.events == ["lost"]
 
 
 def test_the_extension_header_is_json_or_nothing(source):
@@ -238,3 +238,15 @@ def test_a_child_neither_answers_nor_hides_what_ends_it(message, source):
     assert not message.__exit__(SystemExit, SystemExit(), None)
     assert not source.sent
     assert not message.answered
+
+
+def test_its_public_face_is_what_the_reference_says():
+    """Nothing there moves a deadline, or answers, without the server."""
+    offered = {name for name in dir(Detailed) if not name.startswith("_")}
+    about = "attempts body channel headers id internal_id nsqd offset partition size tag timestamp"
+    state = "answered deadline expired finished received_at topic trace_id"
+    assert offered == {*about.split(), *state.split(), *CALLS}
+    assert not [name for name in Message.__slots__ if name[0] != "_" and name not in offered]
+
+
+CALLS = ("detach", "finish", "requeue", "skip", "touch")

@@ -111,10 +111,10 @@ def test_a_lane_is_held_until_its_message_is_answered(puller, source):
 
 def test_a_traced_message_is_logged_when_it_is_taken(puller, source):
     message = message_of(source)
-    message.life = Life()
+    message._life = Life()
     puller.deliver([message])
     puller.take(1, 0)
-    assert message.life.events == ["started"]
+    assert message._life.events == ["started"]
 
 
 def test_beyond_the_most_attempts_nobody_gets_it():

@@ -55,7 +55,7 @@ class Subscription:
         self.reader.received += max(0, self.rdy - self.in_flight)
 
     def message(self, *, received_at: float = 0.0, expired: bool = False) -> SimpleNamespace:
-        return Message(subscription=self, received_at=received_at, expired=expired)
+        return Message(_subscription=self, received_at=received_at, expired=expired)
 
 
 class Message(SimpleNamespace):

@@ -60,7 +60,7 @@ def test_what_handlers_run_on_is_touched_again_and_again(source):
     ground.tallies[1].current, ground.tallies[1].batch = first, [first, second]
     Rounds(ground).start()
     assert source.sent == [("TOUCH",)] * 3
-    first.answer = True
+    first._answer = True
     ground.go_round()
     assert source.sent == [("TOUCH",)] * 5
     ground.tallies[0].current = None
@@ -71,10 +71,10 @@ def test_what_handlers_run_on_is_touched_again_and_again(source):
 def test_where_the_servers_maximum_is_reached_a_touch_is_for_nothing(source):
     ground = Ground(touch_every=5)
     ground.tallies[0].current = message = message_of(source)
-    message.arrival.at -= 850
-    message.arrival.deadline = message.latest - 20
+    message._arrival.at -= 850
+    message._arrival.deadline = message._latest - 20
     Rounds(ground).start()
-    assert message.deadline == message.latest
+    assert message.deadline == message._latest
     ground.go_round()
     assert source.sent == [("TOUCH",)]
 

@@ -86,7 +86,7 @@ def stood_at(nsqd: Nsqd, **options) -> Stood:
 
 def message_at(offset: int, *, finished: bool = False) -> Message:
     message = Detailed(Arrival(Source()), 1, 1, bytes(16), b"x")
-    message.offset, message.answer = offset, finished or None
+    message.offset, message._answer = offset, finished or None
     return message
 
 
@@ -100,7 +100,7 @@ def test_a_memory_knows_the_lowest_that_is_not_finished():
     first, second = message_at(60), message_at(30)
     memory.take([first, second, message_at(90)])
     assert memory.remember() == (30, 3, False, False)
-    second.answer = True
+    second._answer = True
     assert memory.remember() == (60, 2, True, False)
     # Delivered again, and finished then: the first copy is of no account.
     memory.take([message_at(60, finished=True)])
@@ -125,8 +125,8 @@ def test_stragglers_are_no_messages():
     memory.gate = Gate(60)
     straggler, right = message_at(30), message_at(60)
     assert memory.take([straggler, right]) == [right]
-    assert straggler.taken
-    assert straggler.subscription.forgotten == [straggler]
+    assert straggler._taken
+    assert straggler._subscription.forgotten == [straggler]
     assert memory.gate is None
     assert memory.remember().lowest == 60
 

@@ -161,7 +161,7 @@ def test_late_answers_are_not_sent(begin, owner):
     assert [finished.finish(), requeued.requeue(), touched.touch()] == [False] * 3
     assert len(said) == 2
     # The server has the first two again.
-    assert finished.subscription.in_flight == 1
+    assert finished._subscription.in_flight == 1
 
 
 class Life:
@@ -179,7 +179,7 @@ def test_what_is_sent_for_a_traced_message_is_logged(begin, owner):
     eventually(lambda: len(owner.messages) == 5)
     lives = [Life() for _ in owner.messages]
     for message, life in zip(owner.messages, lives, strict=True):
-        message.life = life
+        message._life = life
     finished, requeued, too_late, later, lost = owner.messages
     finished.touch()
     finished.finish()

@@ -54,7 +54,7 @@ class Delivery:
 
     def __init__(self, message_id: bytes, offset: int | None = None, size: int | None = None):
         self.id, self.offset, self.size = message_id, offset, size
-        self.life: Life | None = None
+        self._life: Life | None = None
 
 
 def line(**changes) -> Line:
@@ -154,7 +154,7 @@ def test_nothing_is_built_while_the_logger_is_off(caplog, monkeypatch):
     publish_failed("t", 9, PublishFailed("oops"), 0.1, "me")
     delivery = Delivery(TRACED)
     line().begin([delivery])
-    assert delivery.life is None
+    assert delivery._life is None
 
 
 # ------------------------------------------------------------------------------------- consuming
@@ -163,10 +163,10 @@ def test_nothing_is_built_while_the_logger_is_off(caplog, monkeypatch):
 def test_the_life_of_a_message(lines):
     delivery = Delivery(TRACED, 2**40, 35)
     line().begin([delivery])
-    assert delivery.life is not None
-    delivery.life.note("requeued", 1.5)
-    delivery.life.error = "ValueError"
-    delivery.life.note("requeued", 0.0)
+    assert delivery._life is not None
+    delivery._life.note("requeued", 1.5)
+    delivery._life.error = "ValueError"
+    delivery._life.note("requeued", 0.0)
     received, requeued, failed = lines()
     assert received["duration_us"] < requeued["duration_us"] + 1 < failed["duration_us"] + 2
     assert (requeued["event"], requeued["delay_ms"]) == ("requeued", 1500)
@@ -201,7 +201,7 @@ def test_a_wait_without_an_end_has_no_delay(lines, delay):
 def test_only_messages_with_a_trace_id_have_a_life(lines):
     deliveries = [Delivery(UNTRACED), Delivery(TRACED), Delivery(UNTRACED)]
     line(local=None).begin(deliveries)
-    assert [delivery.life is not None for delivery in deliveries] == [False, True, False]
+    assert [delivery._life is not None for delivery in deliveries] == [False, True, False]
     (fields,) = lines()
     assert not {"nsq_disk_offset", "nsq_disk_size", "local_addr"} & set(fields)
 
@@ -211,8 +211,8 @@ def test_the_switch_decides_when_a_message_is_received(lines):
     line().begin([early])
     tracing.disable("t")
     line().begin([late])
-    early.life.note("finished")
-    assert late.life is None
+    early._life.note("finished")
+    assert late._life is None
     assert [fields["event"] for fields in lines()] == ["received", "finished"]
 
 
@@ -225,7 +225,7 @@ def test_any_rate_above_0_logs_every_message_that_was_drawn(lines):
 def test_ids_of_an_original_nsqd_hold_no_trace_id(lines, caplog):
     delivery = Delivery(b"0123456789abcdef")
     line(can_trace=False, partition=None).begin([delivery])
-    assert delivery.life is None
+    assert delivery._life is None
     assert lines() == []
 
 
