@@ -22,9 +22,10 @@ class CloseReport:
 
     ``finished``, ``requeued`` and ``failed`` count over the consumer's life; ``given_up`` of the
     finished ones went to ``on_giving_up`` or the dead letters, or were skipped; ``channels_lost``
-    says how often the cluster has forgotten the channel of a partition. ``abandoned`` holds
-    the ids (16 bytes) of messages whose handlers still ran at the deadline: their answers are
-    dropped, and the server delivers them again.
+    says how often the cluster has forgotten the channel of a partition; ``timed_out`` counts what
+    was not answered in time, and is delivered again. ``abandoned`` holds the ids (16 bytes) of
+    messages whose handlers still ran at the deadline: their answers are dropped, and the server
+    delivers them again.
     """
 
     finished: int
@@ -33,6 +34,7 @@ class CloseReport:
     abandoned: tuple[bytes, ...] = ()
     given_up: int = 0
     channels_lost: int = 0
+    timed_out: int = 0
 
     @property
     def clean(self) -> bool:
@@ -97,4 +99,5 @@ def report(engine: Engine, abandoned: tuple[bytes, ...] = ()) -> CloseReport:
         abandoned,
         engine.giving_up.given_up,
         engine.standings.channels_lost,
+        engine.timeouts.count,
     )

@@ -109,14 +109,15 @@ class Rarities(Generic[T]):
         life: where its events are logged.
         slows: requeued, and whether to slow down for it.
         taken: given back behind the application's back.
+        timed_out: told that its time was up.
         until: the deadline, once touched.
     """
 
-    __slots__ = ("holder", "life", "slows", "taken", "until")
+    __slots__ = ("holder", "life", "slows", "taken", "timed_out", "until")
 
     def __init__(self) -> None:
         self.holder: Holder[T] | None = None
         self.life: Life | None = None
         self.slows: bool | None = None
-        self.taken = False
+        self.taken = self.timed_out = False
         self.until: float | None = None

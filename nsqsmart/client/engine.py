@@ -29,6 +29,7 @@ from nsqsmart.client.subscribing import (
     permanent_error,
 )
 from nsqsmart.client.subscription import Subscription
+from nsqsmart.client.timeouts import Timeouts
 from nsqsmart.client.wish import Wish
 from nsqsmart.config import ConsumerConfig, Endpoint
 from nsqsmart.errors import (
@@ -100,6 +101,7 @@ class Engine:
         self.keeper = Keeper(self.directory, self.topic, self._subscribe)
         self.holdings = Holdings(self)
         self.standings = Standings(config)
+        self.timeouts = Timeouts()
         self.crew = recruit(self)
         self._rounds = Rounds(self)
         self.ticker = Ticker(f"ticker-{self.topic}", self._rounds.sweep, _ACK_AGE)

@@ -96,9 +96,9 @@ class Holdings:
             for message in list(self._held):
                 if self._is_over(message):
                     self._forget(message)
-                    message._subscription.forget(message)
                     ended.append(message)
         for message in ended:
+            message._subscription.forget(message)
             if message._lane is not None:
                 message._lane.done(message, finished=False)
 

@@ -72,6 +72,7 @@ class Lane:
         self._failing: int | None = -1
         self._failures = 0
         self._held: Message | None = None
+        self._told: tuple[int | None, int] = -1, 0
 
     def offer(self, message: Message) -> None:
         """From the reader: deliver now, or behind the one in hand."""
@@ -88,11 +89,17 @@ class Lane:
             self._subscription.hang_up()
             return
         with self._lock:
-            if self._in_hand is not None or self._follows:
+            head = self._in_hand
+            waits = head is not None or self._follows
+            if waits:
                 self._waiting.append(message)
-                return
-            self._in_hand = message
-        self._owner.deliver([message])
+            else:
+                self._in_hand = message
+        if not waits:
+            self._owner.deliver([message])
+        elif head is not None and head.internal_id == message.internal_id:
+            # The handler of the first copy still runs, and the server waits for it no longer.
+            self.tell(message)
 
     def follow(self, before: Lane) -> None:
         """Begin only when the handler of *before* has ended, whose connection is gone.
@@ -169,15 +176,7 @@ class Lane:
         if message.internal_id != self._failing:
             self._failing, self._failures = message.internal_id, 0
         self._failures += counts
-        if message.attempts in _LOUD_AT or (message.attempts and message.attempts % 100 == 0):
-            log.warning(
-                "message %s holds partition %s of %s: attempt %s",
-                message.id.hex(),
-                message.partition,
-                message.topic,
-                message.attempts,
-                extra=facts_of(message),
-            )
+        self.tell(message)
         if delay is None:
             config = self._subscription.config
             doublings = min(max(0, self._failures - 1), _MAX_DOUBLINGS)
@@ -189,10 +188,26 @@ class Lane:
         until = min(monotonic() + max(0.0, delay), message._latest - _MARGIN)
         self._wait(message, until)
 
+    def tell(self, message: Message) -> None:
+        """Log of a head that has failed or timed out again and again, and holds its partition."""
+        loud = message.attempts in _LOUD_AT or (message.attempts and message.attempts % 100 == 0)
+        told, number = self._told
+        if loud and (told != message.internal_id or message.attempts > number):
+            # A copy that came behind a handler that runs is found out to be late as well.
+            self._told = message.internal_id, message.attempts
+            log.warning(
+                "message %s holds partition %s of %s: attempt %s",
+                message.id.hex(),
+                message.partition,
+                message.topic,
+                message.attempts,
+                extra=facts_of(message),
+            )
+
     def is_blocked(self) -> bool:
-        """Whether a message is held that has failed many times."""
-        held = self._held
-        return held is not None and held.attempts >= _LOUD_AT[0]
+        """Whether a message that has come many times is held, or in its handler's hands."""
+        heads = (self._held, self._in_hand)
+        return any(each is not None and each.attempts >= _LOUD_AT[0] for each in heads)
 
     def release_held(self) -> None:
         """At close: give back at once what is held."""

@@ -16,7 +16,7 @@ from nsqsmart.client.facts import facts
 from nsqsmart.client.holding import Holdings
 from nsqsmart.client.levelling import lower, raise_within
 from nsqsmart.client.message import Message
-from nsqsmart.client.staff import Staff
+from nsqsmart.client.staff import Staff, in_hands
 from nsqsmart.client.subscription import Subscription
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.net.ticker import Ticker
@@ -255,10 +255,7 @@ class Regulator:
 
     def _in_hand(self) -> list[Message]:
         """What handlers run on, and what the application holds."""
-        where = self._consumption
-        running = [message for tally in where.crew.tallies for message in tally.in_hand()]
-        # A handler that has just detached one still runs.
-        return list(dict.fromkeys(running + where.holdings.held()))
+        return in_hands(self._consumption.crew, self._consumption.holdings)
 
     # What the ticker calls.
 

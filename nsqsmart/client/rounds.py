@@ -9,8 +9,9 @@ from typing import Protocol
 
 from nsqsmart.client.facts import facts_at
 from nsqsmart.client.holding import Holdings
-from nsqsmart.client.staff import Staff, busy_readers
+from nsqsmart.client.staff import Staff, busy_readers, in_hands
 from nsqsmart.client.subscription import Subscription
+from nsqsmart.client.timeouts import Timeouts
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import AlreadyResponded
 from nsqsmart.net.ticker import Ticker
@@ -25,6 +26,7 @@ class Ground(Protocol):
     ticker: Ticker
     crew: Staff
     holdings: Holdings
+    timeouts: Timeouts
 
     def snapshot(self) -> list[Subscription]:
         """The subscriptions there are now."""
@@ -76,6 +78,7 @@ class Rounds:
             if not ground.config.workers and subscription.outbox:
                 # The handler runs on the reader's thread, which cannot answer meanwhile.
                 subscription.outbox.answer_heartbeat()
+        ground.timeouts.look(in_hands(ground.crew, ground.holdings))
         ground.holdings.drop_expired()
         interval = ground.config.heartbeat_interval or 30.0
         ground.ticker.at(now + interval / 2, self._watch)

@@ -108,6 +108,13 @@ def flush_all(dirty: deque[Outbox]) -> None:
         outbox.flush()
 
 
+def in_hands(staff: Staff, holdings: Holdings) -> list[Message]:
+    """What handlers run on, and what the application holds."""
+    running = [message for tally in staff.tallies for message in tally.in_hand()]
+    # A handler that has just detached one still runs.
+    return list(dict.fromkeys(running + holdings.held()))
+
+
 def busy_readers(staff: Staff, workers: int) -> set[object]:
     """The subscriptions whose reader hears nothing: with ``workers=0`` it runs the handler."""
     if workers:

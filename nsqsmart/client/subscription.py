@@ -18,6 +18,7 @@ from nsqsmart.client.lanes import Host, Lane
 from nsqsmart.client.message import Message
 from nsqsmart.client.standing import Memory, Standings
 from nsqsmart.client.subscribing import check_connection
+from nsqsmart.client.timeouts import Timeouts
 from nsqsmart.client.trace_log import Line
 from nsqsmart.client.wish import Wish
 from nsqsmart.config import ConsumerConfig
@@ -40,6 +41,7 @@ class Owner(Host, Protocol):
     holdings: Holdings
     giving_up: GivingUp
     standings: Standings
+    timeouts: Timeouts
 
     def on_subscribed(self, subscription: Subscription) -> None:
         """The server said OK to SUB."""
@@ -180,6 +182,10 @@ class Subscription:
         """*message* is the server's again, which has lost its patience: nothing is sent."""
         if self.outbox:
             self.outbox.settled += 1
+        if self.live and message.expired:
+            self._owner.timeouts.note(message)
+            if self.lane:
+                self.lane.tell(message)
         if message._life is not None:
             message._life.note("timed_out" if message.expired else "lost")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nsqsmart.client.engine import Engine
 from nsqsmart.client.health import Health
 from nsqsmart.client.keeper import place_of
+from nsqsmart.client.staff import in_hands
 
 
 def health(engine: Engine) -> Health:
@@ -19,6 +20,8 @@ def health(engine: Engine) -> Health:
         if (place := place_of(target)) not in live:
             where = target.name if target.partition is None else f"partition {target.partition}"
             reasons.append(f"{where}: {engine.troubles.get(place, 'not subscribed yet')}")
+    late = engine.timeouts.reason(in_hands(engine.crew, engine.holdings))
+    reasons += [late] if late else []
     if engine.regulator.paused:
         reasons.append("paused")
     elif engine.watching:

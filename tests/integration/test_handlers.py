@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from queue import SimpleQueue
 from time import monotonic
@@ -182,6 +183,52 @@ def test_a_forgotten_message_comes_again_and_is_no_longer_answered(hasty):
         all_finished(hasty)
         eventually(lambda: not consumer._engine.holdings._held)
         assert seen[0].finish() is False
+
+
+def complaints(caplog) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+def test_messages_that_time_out_are_told(hasty, caplog):
+    """In a handler that runs, at its end, and before a handler was free."""
+    publish(hasty, b"slow", b"waits")
+    leave = threading.Event()
+    handled = Handled()
+
+    def handler(message: nsqsmart.Message) -> None:
+        handled(message)
+        assert leave.wait(10)
+
+    with consume(hasty, handler, workers=1, max_in_flight=4, heartbeat_interval=1) as consumer:
+        assert consumer.health().state == "ready"
+        eventually(lambda: consumer.stats().timed_out)
+        assert consumer.health().state == "degraded"
+        assert "time out" in str(consumer.health().reasons)
+        eventually(lambda: len(hasty.log.of("FIN")) == 0 and handled.messages[0].expired)
+        leave.set()
+        all_finished(hasty)
+        stats = consumer.stats()
+        assert stats.timed_out >= 2
+        assert stats.finished == 2
+    told = [each for each in complaints(caplog) if "not answered in time" in each]
+    # The others within the minute are counted.
+    assert len(told) == 1
+    assert "touch_every" in told[0]
+
+
+def test_a_head_that_is_late_again_and_again_is_told(caplog):
+    with Cluster(nsqds=1, lookupds=1, msg_timeout=0.1) as cluster:
+        cluster.create_topic("t", partitions=1, ordered=True)
+        cluster.create_channel("t", "c")
+        publish(cluster, b"x", partition=0)
+
+        def handler(message: nsqsmart.Message) -> None:
+            eventually(lambda: message.expired or message.attempts > 10)
+
+        with consume(cluster, handler) as consumer:
+            all_finished(cluster)
+            assert consumer.stats().timed_out >= 9
+    assert [each for each in complaints(caplog) if "holds partition 0 of t: attempt 10" in each]
 
 
 # ----------------------------------------------------------------------------------------- skip

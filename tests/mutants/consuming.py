@@ -322,4 +322,39 @@ CONSUMING: tuple[Mutant, ...] = (
         "nothing on a Message's public face moves its deadline without the server",
         ("tests/unit/client/test_message.py::test_its_public_face_is_what_the_reference_says",),
     ),
+    Mutant(
+        "timeouts-are-silent",
+        _SUBSCRIPTION,
+        "        if self.live and message.expired:\n            self._owner.timeouts.note(message)",
+        "        if self.live and message.expired:\n            pass",
+        "a message that was not answered in time is counted and told",
+        ("tests/unit/client/test_subscription.py::test_late_answers_are_not_sent",),
+    ),
+    Mutant(
+        "timeouts-are-no-reason",
+        "nsqsmart/client/vitals.py",
+        "    reasons += [late] if late else []",
+        "    reasons += []",
+        "a consumer whose messages time out does not say that it is ready",
+        ("tests/integration/test_handlers.py::test_messages_that_time_out_are_told",),
+    ),
+    Mutant(
+        "every-timeout-is-a-line",
+        "nsqsmart/client/seldom.py",
+        "            if now < self._next:",
+        "            if now < 0:",
+        "what may happen often is logged at once, and then rarely",
+        ("tests/unit/client/test_seldom.py",),
+    ),
+    Mutant(
+        "a-head-that-is-late-is-silent",
+        "nsqsmart/client/lanes.py",
+        "        elif head is not None and head.internal_id == message.internal_id:",
+        "        elif head is None:",
+        "a head of an ordered partition that times out again and again is told",
+        (
+            "tests/unit/client/test_lanes.py"
+            "::test_a_head_that_times_out_again_and_again_is_told_as_its_failing_twin",
+        ),
+    ),
 )

@@ -43,6 +43,7 @@ class Engine:
         self.keeper = self.giving_up = self.ticker = self.crew = self
         self.holdings = SimpleNamespace(finished=0, requeued=0, give_back=list)
         self.standings = SimpleNamespace(channels_lost=0)
+        self.timeouts = SimpleNamespace(count=0)
         self.tallies: list[object] = []
         self.given_up = 0
         self._subscriptions = [Stuck(self) for _ in range(subscriptions)]

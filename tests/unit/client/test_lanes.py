@@ -325,3 +325,18 @@ def test_what_was_followed_and_ended_before_anything_came_holds_nothing_up():
     old.lane.done(first, finished=False)
     new.offer(1)
     assert new.numbers() == [1]
+
+
+def test_a_head_that_times_out_again_and_again_is_told_as_its_failing_twin(world, caplog):
+    """Its handler runs on, or was too late each time: copies come, and time out too."""
+    first = world.offer(1, attempts=9)
+    assert not world.lane.is_blocked()
+    copies = [world.offer(1, attempts=number) for number in (10, 11, 20)]
+    assert len(caplog.records) == 2
+    for message in (first, *copies, world.offer(2, attempts=10)):
+        world.lane.tell(message)  # each is found out to be late as well
+        world.lane.done(message, finished=False)
+        blocked = message.internal_id == 1
+        assert world.lane.is_blocked() == blocked
+    loud = [record.args[-1] for record in caplog.records if "holds partition" in record.msg]
+    assert loud == [10, 20, 10]

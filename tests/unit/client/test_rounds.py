@@ -9,6 +9,7 @@ import pytest
 
 from nsqsmart.client.rounds import Rounds
 from nsqsmart.client.staff import Tally
+from nsqsmart.client.timeouts import Timeouts
 from nsqsmart.config import ConsumerConfig
 from tests.unit.client.doubles import Boss, Source, message_of
 
@@ -32,6 +33,7 @@ class Ground:
         self.config = ConsumerConfig(**options)
         self.ticker = self.crew = self
         self.holdings = Boss().holdings
+        self.timeouts = Timeouts()
         self.tallies = [Tally(), Tally()]
         self.calls: list[Callable[[], None]] = []
         self.subscriptions: list[Watched] = []

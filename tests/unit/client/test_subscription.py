@@ -11,6 +11,7 @@ import pytest
 from nsqsmart.client.message import Message
 from nsqsmart.client.standing import Standings
 from nsqsmart.client.subscription import Subscription
+from nsqsmart.client.timeouts import Timeouts
 from nsqsmart.client.wish import Wish
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, NsqError, ServerError
@@ -34,6 +35,7 @@ class Owner:
         self.refused: list[ServerError] = []
         self.results: list[bool] = []
         self.standings = Standings(ConsumerConfig())
+        self.timeouts = Timeouts()
         self.on_message: Callable[[], None] = lambda: None
 
     def on_subscribed(self, subscription: Subscription) -> None:
@@ -159,6 +161,7 @@ def test_late_answers_are_not_sent(begin, owner):
         expire(message)
     finished, requeued, touched = owner.messages
     assert [finished.finish(), requeued.requeue(), touched.touch()] == [False] * 3
+    assert owner.timeouts.count == 2
     assert len(said) == 2
     # The server has the first two again.
     assert finished._subscription.in_flight == 1

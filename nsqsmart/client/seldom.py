@@ -1,0 +1,29 @@
+"""What may happen a thousand times a second is logged at once, and then rarely."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+
+_PAUSE = 60.0
+
+
+class Seldom:
+    """Says when to tell of something: the first time, then at most once in *pause* seconds."""
+
+    def __init__(self, pause: float = _PAUSE) -> None:
+        self._pause = pause
+        self._lock = threading.Lock()  # guards the two below
+        self._next = 0.0
+        self._untold = 0
+
+    def tell(self) -> int | None:
+        """It happened again: how often since it was told last, or None if it is too early."""
+        now = monotonic()
+        with self._lock:
+            self._untold += 1
+            if now < self._next:
+                return None
+            self._next = now + self._pause
+            count, self._untold = self._untold, 0
+            return count
