@@ -18,6 +18,7 @@ from nsqsmart.client.measuring import make_meter
 from nsqsmart.client.message import Message
 from nsqsmart.client.regulator import Regulator
 from nsqsmart.client.rounds import Rounds
+from nsqsmart.client.seldom import Seldom
 from nsqsmart.client.staff import Recruit
 from nsqsmart.client.standing import Standings
 from nsqsmart.client.subscribing import (
@@ -46,7 +47,6 @@ from nsqsmart.net.lookup import READ
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.ticker import Ticker
 from nsqsmart.net.wires import Wires
-from nsqsmart.policy.rarely import Rarely
 from nsqsmart.policy.topology import Target, Topology
 
 log = logging.getLogger("nsqsmart")
@@ -56,7 +56,6 @@ _ACK_AGE = 0.005
 # Seconds for which the first connections leave the others their shares: one that hangs keeps
 # nothing from the others for longer.
 _FIRST_SHARES = 1.0
-_TELL_REFUSAL_EVERY = 60.0
 
 
 class Engine:
@@ -95,7 +94,7 @@ class Engine:
         self._answered = 0
         self._shared_until = 0.0
         self._started = False
-        self._refusals = Rarely(_TELL_REFUSAL_EVERY)
+        self._refusals: dict[Place, Seldom] = {}
         self._first_error: SubscribeError | None = None
         self.directory = Directory(endpoint, config, READ, Wires())
         self.keeper = Keeper(self.directory, self.topic, self._subscribe)
@@ -208,9 +207,8 @@ class Engine:
         text = "%s ended: %s"
         # The first refusal is what start() raises.
         if lasting and self._started:
-            key = (place_of(subscription.target), str(reason))
-            due = self._refusals.is_due(key, monotonic())
-            level = logging.ERROR if due else logging.DEBUG
+            told = self._refusals.setdefault(place_of(subscription.target), Seldom())
+            level = logging.DEBUG if told.tell() is None else logging.ERROR
             text = "cannot subscribe to %s: %s; this will not pass by itself"
         log.log(level, text, subscription.describe(), reason, extra=facts_at(subscription))
 

@@ -11,11 +11,11 @@ from typing import NamedTuple, Protocol
 
 from nsqsmart.client.directory import Directory
 from nsqsmart.client.facts import facts
+from nsqsmart.client.seldom import Seldom
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
 from nsqsmart.net.threads import Thread, spawn
 from nsqsmart.policy.lookup_answers import TopicState
-from nsqsmart.policy.rarely import Rarely
 from nsqsmart.policy.topology import Refused, Target, Topology
 
 log = logging.getLogger("nsqsmart")
@@ -78,7 +78,7 @@ class Keeper:
         self._closed = False
         self.topology: Topology | None = None
         self.failure: Exception | None = None
-        self._missing = Rarely(_TELL_MISSING_EVERY)
+        self._missing = Seldom(_TELL_MISSING_EVERY)
         self._thread: Thread | None = None
 
     def start(self) -> None:
@@ -182,8 +182,8 @@ class Keeper:
     def _tell_missing(self, topology: Topology) -> None:
         """Log that there is nothing to subscribe to: when it begins, and then rarely."""
         if topology.targets:
-            self._missing.forget(topology.state)
-        elif self._missing.is_due(topology.state, monotonic()):
+            self._missing = Seldom(_TELL_MISSING_EVERY)
+        elif self._missing.tell() is not None:
             known = topology.state is not TopicState.UNKNOWN
             log.warning(
                 "%s; the consumer waits until there is something to subscribe to",

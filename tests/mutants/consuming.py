@@ -13,7 +13,7 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "a-lasting-refusal-is-a-warning",
         "nsqsmart/client/engine.py",
-        "level = logging.ERROR if due else logging.DEBUG",
+        "level = logging.DEBUG if told.tell() is None else logging.ERROR",
         "level = logging.WARNING",
         "a consumer that cannot subscribe for good logs an ERROR, and rarely",
         ("tests/integration/test_log_records.py",),
@@ -25,14 +25,6 @@ CONSUMING: tuple[Mutant, ...] = (
         "",
         "a consumer of a topic that no lookup knows says so in the log",
         ("tests/integration/test_log_records.py",),
-    ),
-    Mutant(
-        "what-is-rare-is-always",
-        "nsqsmart/policy/rarely.py",
-        "if last is not None and now < last + self._interval:",
-        "if last is None and now < 0:",
-        "what lasts is logged at once, and then rarely",
-        ("tests/unit/policy/test_rarely.py",),
     ),
     Mutant(
         "the-first-has-all",
