@@ -8,11 +8,21 @@ from typing import NamedTuple
 
 from nsqsmart import Admin, AdminConfig, NsqError
 from nsqsmart.cli import flags
-from nsqsmart.cli.doctor_advice import advertised, odd_clock, old, wrong_lookupd, wrong_nsqd
+from nsqsmart.cli.doctor_advice import (
+    advertised,
+    mixed,
+    not_permitted,
+    odd_clock,
+    old,
+    paused,
+    wrong_lookupd,
+    wrong_nsqd,
+)
 from nsqsmart.cli.exits import RETRY_LATER
 from nsqsmart.cli.parsing import Commands, Parser
 from nsqsmart.cli.tables import plural
 from nsqsmart.config.addresses import Endpoint
+from nsqsmart.errors import ConfigError
 from nsqsmart.names import check_topic
 
 _ABOUT = """\
@@ -20,6 +30,7 @@ Walk the way to NSQ step by step: lookups, the addresses they name, TCP, IDENTIF
 AUTH, and the topics. Says of the first thing that is wrong what to do. Exit code 0: all is well;
 1: something is wrong; 75: nothing answered; 2: usage.
 """
+NOT_NEEDED = "not needed"
 _UNREACHED = ("resolve", "connect")
 
 
@@ -40,6 +51,11 @@ class Doctor:
         self._endpoint = Endpoint.parse(address)
         self._topics = topics
         self._direct = bool(self._endpoint.addresses) and not self._endpoint.discovers
+        self._lookups: dict[bool, list[str]] = {
+            False: [],
+            True: [],
+        }  # whether it is a redesigned one
+        self._authorized = False
         self.checks: list[Check] = []
         self.answered = False
 
@@ -50,10 +66,11 @@ class Doctor:
                 self._lookupd(str(address))
             if not self.answered:
                 return
+            if all(self._lookups.values()):
+                self._add("lookups", "of both kinds", mixed(*self._lookups.values()))
         for nsqd in map(str, self._endpoint.addresses) if self._direct else self._nodes():
             self._nsqd(nsqd)
-        if not self._direct:
-            self._look_at_topics()
+        self._look_at_topics()
 
     def _add(self, name: str, detail: str, advice: str = "") -> None:
         self.checks.append(Check(name, not advice, detail, advice))
@@ -66,6 +83,7 @@ class Doctor:
             self._add(name, probe.detail, wrong_lookupd(probe))
             return
         self.answered = True
+        self._lookups["HA" in probe.version].append(address)
         self._add(name, probe.detail, old(probe.version))
         self._add(f"{name} listlookup", "yes" if probe.listlookup else "none: it is an original")
         clock = odd_clock(probe.skew)
@@ -87,6 +105,9 @@ class Doctor:
         for step in probe.steps:
             advice = "" if step.ok else self._advice(nsqd, step.name, step.detail)
             self._add(f"nsqd {nsqd} {step.name}", step.detail or "ok", advice)
+        self._authorized |= any(
+            step.name == "auth" and step.ok and step.detail != NOT_NEEDED for step in probe.steps
+        )
         reached = any(step.ok for step in probe.steps if step.name == "connect")
         self.answered = self.answered or reached
         if probe.version and (advice := old(probe.version)):
@@ -102,6 +123,11 @@ class Doctor:
             names = self._topics or self._admin.topics()
             for name in names:
                 self._topic(name)
+            self._look_for_paused(names)
+        except ConfigError as error:
+            # Nobody has said where the HTTP interface of a lone nsqd is.
+            if not self._direct:
+                self._add("topics", str(error), "look at the options")
         except NsqError as error:
             self._add("topics", str(error), "the lookups do not tell: see the steps before")
 
@@ -118,6 +144,31 @@ class Doctor:
         detail = plural(picture.partition_num, "partition") if picture.partition_num else "original"
         advice = f"partitions {missing} have no leader: is an nsqd down?" if missing else ""
         self._add(f"topic {name}", detail, advice)
+        if self._authorized:
+            for target in picture.targets:
+                self._permission(name, target.name, target.partition)
+
+    def _permission(self, topic: str, nsqd: str, partition: int | None) -> None:
+        """Whether the secret lets this client publish."""
+        steps = self._admin.probe(nsqd, topic, partition).steps
+        # Without the step it is the connection that fails, which is said above.
+        for step in (each for each in steps if each.name == "publish"):
+            where = "" if partition is None else f" partition {partition}"
+            advice = "" if step.ok else not_permitted(topic, step.detail)
+            self._add(f"topic {topic}{where} publish", step.detail, advice)
+
+    def _look_for_paused(self, names: list[str]) -> None:
+        """What delivers nothing although all is well."""
+        for entry in self._admin.stats().topics:
+            if entry.topic not in names:
+                continue
+            where = "" if entry.partition is None else f" partition {entry.partition}"
+            if entry.paused:
+                self._add(f"topic {entry.topic}{where}", "paused", paused(entry.topic, None))
+            for each in entry.channels:
+                if each.paused:
+                    name = f"channel {entry.topic}/{each.channel}{where}"
+                    self._add(name, "paused", paused(entry.topic, each.channel))
 
 
 def add_parser(commands: Commands[Parser]) -> None:

@@ -7,7 +7,7 @@ from nsqsmart.client.administering import Errand
 from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
 from nsqsmart.client.http_probing import HttpProbe, probe_http
 from nsqsmart.client.lone import LoneNsqds, read_http_addresses
-from nsqsmart.client.probing import Probe, probe_nsqd
+from nsqsmart.client.probing import Probe, Wanted, probe_nsqd
 from nsqsmart.config import AdminConfig, resolve
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import Address, check_channel, check_partition, check_topic
@@ -105,14 +105,20 @@ class Admin:
             check_channel(channel)
         return self._look("stats()").stats(topic, channel)
 
-    def probe(self, nsqd: str) -> Probe:
+    def probe(self, nsqd: str, topic: str | None = None, partition: int | None = None) -> Probe:
         """Try to connect to *nsqd*, ``"host:port"`` as :meth:`nodes` names it, as a client does.
+
+        With a *topic* that is there, and its *partition* if it has them, the step ``publish`` asks
+        whether it takes messages of this client; nothing is stored.
 
         Raises nothing for what the nsqd does: ``steps`` says how far it went, and in what time.
         """
         if not isinstance(nsqd, str):
             raise TypeError(f"nsqd must be a str, not {type(nsqd).__name__}")
-        return probe_nsqd(Address.parse(nsqd, _NSQD_PORT), self._greeting)
+        if partition is not None:
+            check_partition(partition)
+        wanted = None if topic is None else Wanted(check_topic(topic), partition)
+        return probe_nsqd(Address.parse(nsqd, _NSQD_PORT), self._greeting, wanted)
 
     def probe_http(self, server: str) -> HttpProbe:
         """Ask what speaks HTTP at *server*, ``"host:port"``: an nsqlookupd, an nsqd, or nothing.

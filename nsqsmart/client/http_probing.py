@@ -7,8 +7,9 @@ from email.utils import parsedate_to_datetime
 from time import monotonic, time_ns
 from typing import Any
 
-from nsqsmart.errors import DiscoveryError
+from nsqsmart.errors import DiscoveryError, TransportError
 from nsqsmart.names import Address
+from nsqsmart.net.sockets import dial
 from nsqsmart.policy.documents import shown, text_of, unwrap
 
 _OK = 200
@@ -28,6 +29,7 @@ class HttpProbe:
         tcp_port: where the nsqd has TCP; 0 if it did not say.
         listlookup: whether a redesigned nsqlookupd answers to /listlookup.
         skew: seconds that its clock is ahead of ours, by the Date header; None without one.
+        silent: it takes connections, and sends no answer.
     """
 
     address: str
@@ -37,6 +39,7 @@ class HttpProbe:
     tcp_port: int = 0
     listlookup: bool = False
     skew: float | None = None
+    silent: bool = False
 
 
 def probe_http(address: Address, patience: float) -> HttpProbe:
@@ -59,7 +62,9 @@ def probe_http(address: Address, patience: float) -> HttpProbe:
             nodes = _document(get("/nodes"))
             listlookup = bool(_document(get("/listlookup"))) if "producers" in nodes else False
         except DiscoveryError as error:
-            return HttpProbe(str(address), "", shown(str(error)))
+            reason = shown(str(error))
+            silent = reason.startswith(TimeoutError.__name__) and _takes(address, patience)
+            return HttpProbe(str(address), "", reason, silent=silent)
     version = shown(text_of(info.get("version")))
     port = info.get("tcp_port")
     kind = "nsqlookupd" if "producers" in nodes else "nsqd" if version else "other"
@@ -72,6 +77,15 @@ def probe_http(address: Address, patience: float) -> HttpProbe:
         listlookup,
         skew,
     )
+
+
+def _takes(address: Address, patience: float) -> bool:
+    """Whether it takes connections: what hangs does, what a firewall hides does not."""
+    try:
+        dial(address, monotonic() + patience).drop()
+    except TransportError:
+        return False
+    return True
 
 
 def _document(answer: tuple[int, Any]) -> dict[str, Any]:

@@ -14,21 +14,24 @@ from nsqsmart.net.sockets import dial
 from nsqsmart.net.transport import Transport
 from nsqsmart.policy.documents import shown
 from nsqsmart.wire import commands
+from nsqsmart.wire.answers import decode_error
 from nsqsmart.wire.frames import ERROR, FrameDecoder
 from nsqsmart.wire.identify import Grant
 
 _NOT_NEEDED = "not needed"
-_ORDER = ("resolve", "connect", "identify", "tls", "snappy", "deflate", "auth")
+_ORDER = ("resolve", "connect", "identify", "tls", "snappy", "deflate", "auth", "publish")
 _MOST_ANSWER = 1 << 16
 _PATIENCE = 1.0
 _ALWAYS = ("tls", "auth")
+_EMPTY = frozenset({"E_BAD_MESSAGE", "E_BAD_BODY"})
+"""What nsqd says of an empty message, where it may be published at all."""
 
 
 class ProbeStep(NamedTuple):
     """One step towards a usable connection.
 
-    ``name`` is resolve, connect, identify, tls, snappy, deflate or auth; ``elapsed`` is in
-    seconds; ``detail`` says what was learned, or what went wrong.
+    ``name`` is resolve, connect, identify, tls, snappy, deflate, auth or publish; ``elapsed`` is
+    in seconds; ``detail`` says what was learned, or what went wrong.
     """
 
     name: str
@@ -90,11 +93,21 @@ class _Steps(Watcher):
         self._name = ""
 
 
-def probe_nsqd(address: Address, greeting: Greeting) -> Probe:
-    """Resolve, connect, IDENTIFY, TLS, AUTH; never raises for what the nsqd does."""
+class Wanted(NamedTuple):
+    """What a client would publish to; a partition of a redesigned topic."""
+
+    topic: str
+    partition: int | None = None
+
+
+def probe_nsqd(address: Address, greeting: Greeting, wanted: Wanted | None = None) -> Probe:
+    """Resolve, connect, IDENTIFY, TLS, AUTH; never raises for what the nsqd does.
+
+    With *wanted* it asks whether that may be published to as well.
+    """
     steps = _Steps()
     try:
-        _walk(address, greeting, steps)
+        _walk(address, greeting, steps, wanted)
     except TransportError as error:
         steps.tell(str(error))
         steps.end(ok=False)
@@ -135,7 +148,29 @@ def _try_without_tls(transport: Transport) -> None:
         raise TlsRequired(f"{socket.peer} insists on TLS", permanent=True)
 
 
-def _walk(address: Address, greeting: Greeting, steps: _Steps) -> None:
+def _try_to_publish(transport: Transport, wanted: Wanted, steps: _Steps, deadline: float) -> None:
+    """Raise ServerError where nsqd does not permit it, or has no such topic.
+
+    By a batch whose one message is empty: it is refused after the permission was looked at, and
+    stores nothing (protocol 2.11).
+    """
+    steps.begin("publish")
+    frames = FrameDecoder(_MOST_ANSWER)
+    transport.send(commands.mpub(wanted.topic, [b""], wanted.partition), deadline)
+    data = b""
+    while (found := frames.next(data)) is None or found[0].type != ERROR:
+        # Behind a heartbeat it may have come already.
+        if found is not None and found[1]:
+            data = found[1]
+        else:
+            data = b"".join(transport.decode(transport.socket.recv(deadline)))
+    error = decode_error(found[0].data, transport.secret)
+    if error.code not in _EMPTY:
+        raise error
+    steps.tell(f"topic {wanted.topic} takes messages")
+
+
+def _walk(address: Address, greeting: Greeting, steps: _Steps, wanted: Wanted | None) -> None:
     config = greeting.config
     steps.begin("resolve")
     deadline = monotonic() + config.dial_timeout
@@ -147,7 +182,10 @@ def _walk(address: Address, greeting: Greeting, steps: _Steps) -> None:
         transport, grant = shake_hands(
             socket, greeting, monotonic() + config.handshake_timeout, steps
         )
-        if not grant.tls:
+        if wanted is not None:
+            _try_to_publish(transport, wanted, steps, monotonic() + config.handshake_timeout)
+        elif not grant.tls:
+            # The nsqd ends the connection after it.
             steps.begin("tls")
             _try_without_tls(transport)
             steps.tell(_NOT_NEEDED)

@@ -240,6 +240,10 @@ class Connection:
                 data = self.sock.recv(_READ_SIZE)
                 if not data:
                     raise ConnectionResetError("the client left the handshake")
+        except ssl.SSLError:
+            # As crypto/tls does: the client learns from the alert why it was refused.
+            self.sock.sendall(layer.last_words())
+            raise
         finally:
             self.sock.settimeout(None)
         self.layers.tls = layer

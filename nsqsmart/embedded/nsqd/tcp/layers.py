@@ -27,7 +27,8 @@ class TlsLayer:
     def handshake(self, data: bytes) -> tuple[bool, bytes]:
         """Go on with what the client sent: whether it is done, and what to send.
 
-        Raises :class:`ssl.SSLError` when the client cannot be understood.
+        Raises :class:`ssl.SSLError` when the client cannot be understood, or is refused; what TLS
+        itself says of that is in :meth:`last_words`.
         """
         self._incoming.write(data)
         try:
@@ -35,6 +36,10 @@ class TlsLayer:
         except ssl.SSLWantReadError:
             return False, self._outgoing.read()
         return True, self._outgoing.read()
+
+    def last_words(self) -> bytes:
+        """The alert behind a handshake that failed."""
+        return self._outgoing.read()
 
     def outgoing(self, data: bytes) -> bytes:
         """The bytes to send for *data*."""
