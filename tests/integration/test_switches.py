@@ -9,26 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, NamedTuple
 
 import pytest
 
 import nsqsmart
 from nsqsmart.embedded import Cluster
 from tests import sites
-from tests.helpers import eventually
 from tests.integration.load import Load
 from tests.integration.probe import Plan
+from tests.integration.switching import ROWS, Row, Stage, leader_hangs, leader_moves
 from tests.integration.verdicts import Collector, Verdict, judge
 from tests.sites import CHANNEL, EmbeddedSite, Led, real_site
 
 PARTITIONS, REPLICAS = 2, 3
-_PATIENCE, _PATIENCE_EMBEDDED = 150, 20
 _rows = count(1)
 
 
-class Scene(NamedTuple):
+@dataclass(frozen=True)
+class Scene(Stage):
     """Where a row is played."""
 
     site: Led
@@ -36,12 +36,6 @@ class Scene(NamedTuple):
     load: Load
     before: int
     """Messages of every stream in every partition between two events."""
-
-    def until(self, condition: Callable[[], Any], what: str) -> None:
-        if self.site.slow:
-            eventually(condition, _PATIENCE, what, every=0.2)
-        else:
-            eventually(condition, _PATIENCE_EMBEDDED, what, every=0.02)
 
     def goes_on(self) -> None:
         """Every stream stores so many more messages in every partition."""
@@ -57,70 +51,23 @@ class Scene(NamedTuple):
         found = dict.fromkeys(range(PARTITIONS), nodes)
         self.until(lambda: self.site.in_sync(self.topic) == found, f"{nodes} nodes are in sync")
 
-    def leader(self) -> str:
-        return self.site.leaders(self.topic)[0]
-
-    def follower(self) -> str:
-        """A node that leads nothing."""
-        leaders = self.site.leaders(self.topic).values()
-        return next(node for node in self.site.nodes if node not in leaders)
+    def happens(self, what: str) -> None:
+        self.load.event(what)
 
     def lose(self, node: str, end: Callable[[str], None], back: Callable[[str], None]) -> None:
         """Take *node* away until nobody waits for it any more, and give it back."""
-        self.load.event("loss")
+        self.happens("loss")
         end(node)
         try:
             self.in_sync(REPLICAS - 1)
             self.goes_on()
         finally:
-            self.load.event("return")
+            self.happens("return")
             back(node)
         self.in_sync(REPLICAS)
 
 
-def leader_moves(scene: Scene) -> None:
-    old = scene.leader()
-    scene.load.event("move")
-    scene.site.move_leader(scene.topic, 0)
-    scene.until(lambda: scene.site.leaders(scene.topic).get(0, old) != old, "another one leads")
-
-
-def leader_terminated(scene: Scene) -> None:
-    scene.lose(scene.leader(), scene.site.terminate, scene.site.restart)
-
-
-def leader_killed(scene: Scene) -> None:
-    scene.lose(scene.leader(), scene.site.kill, scene.site.restart)
-
-
-def leader_hangs(scene: Scene) -> None:
-    scene.lose(scene.leader(), scene.site.hang, scene.site.wake)
-
-
-def follower_terminated(scene: Scene) -> None:
-    scene.lose(scene.follower(), scene.site.terminate, scene.site.restart)
-
-
-def follower_killed(scene: Scene) -> None:
-    scene.lose(scene.follower(), scene.site.kill, scene.site.restart)
-
-
-def follower_hangs(scene: Scene) -> None:
-    scene.lose(scene.follower(), scene.site.hang, scene.site.wake)
-
-
-ROWS = [
-    leader_moves,
-    leader_terminated,
-    leader_killed,
-    leader_hangs,
-    follower_terminated,
-    follower_killed,
-    follower_hangs,
-]
-
-
-def play(site: Led, row: Callable[[Scene], None], plan: Plan, before: int) -> Verdict:
+def play(site: Led, row: Row, plan: Plan, before: int) -> Verdict:
     """Publish and consume, play *row* in the middle, and judge."""
     collector = Collector(plan.mark)
     options = {"address": site.url, "positions": True, "workers": 1}

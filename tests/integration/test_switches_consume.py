@@ -8,24 +8,25 @@ handlers at once. The embedded cluster plays the rows in milliseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import count
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from nsqsmart.embedded import Cluster
 from tests import sites
-from tests.helpers import eventually
 from tests.integration.flowing import Flow, Outcome
+from tests.integration.switching import ROWS, Row, Stage, leader_moves
 from tests.sites import EmbeddedSite, Led, real_site
 
 PARTITIONS = 2
-_PATIENCE, _PATIENCE_EMBEDDED = 180, 20
 _rows = count(1)
 
 
-class Scene(NamedTuple):
+@dataclass(frozen=True)
+class Scene(Stage):
     """Where a row is played, with an ordered and a plain topic."""
 
     site: Led
@@ -34,11 +35,9 @@ class Scene(NamedTuple):
     before: int
     """Messages handled in every partition between two events."""
 
-    def until(self, condition: Callable[[], Any], what: str) -> None:
-        if self.site.slow:
-            eventually(condition, _PATIENCE, what, every=0.2)
-        else:
-            eventually(condition, _PATIENCE_EMBEDDED, what, every=0.02)
+    @property
+    def topic(self) -> str:
+        return self.flows[True].topic
 
     def goes_on(self) -> None:
         for flow in self.flows.values():
@@ -51,13 +50,6 @@ class Scene(NamedTuple):
     def is_whole(self) -> bool:
         full = dict.fromkeys(range(PARTITIONS), self.replicas)
         return all(self.site.in_sync(flow.topic) == full for flow in self.flows.values())
-
-    def leader(self) -> str:
-        return self.site.leaders(self.flows[True].topic)[0]
-
-    def follower(self) -> str:
-        leaders = self.site.leaders(self.flows[True].topic).values()
-        return next(node for node in self.site.nodes if node not in leaders)
 
     def lose(self, node: str, end: Callable[[str], None], back: Callable[[str], None]) -> None:
         """Take *node* away until nobody waits for it any more, and give it back."""
@@ -79,52 +71,11 @@ class Scene(NamedTuple):
         self.until(self.is_whole, "it is back")
 
 
-def leader_moves(scene: Scene) -> None:
-    old, topic = scene.leader(), scene.flows[True].topic
-    scene.site.move_leader(topic, 0)
-    scene.until(lambda: scene.site.leaders(topic).get(0, old) != old, "another one leads")
-
-
-def leader_terminated(scene: Scene) -> None:
-    scene.lose(scene.leader(), scene.site.terminate, scene.site.restart)
-
-
-def leader_killed(scene: Scene) -> None:
-    scene.lose(scene.leader(), scene.site.kill, scene.site.restart)
-
-
-def leader_hangs(scene: Scene) -> None:
-    scene.lose(scene.leader(), scene.site.hang, scene.site.wake)
-
-
-def follower_terminated(scene: Scene) -> None:
-    scene.lose(scene.follower(), scene.site.terminate, scene.site.restart)
-
-
-def follower_killed(scene: Scene) -> None:
-    scene.lose(scene.follower(), scene.site.kill, scene.site.restart)
-
-
-def follower_hangs(scene: Scene) -> None:
-    scene.lose(scene.follower(), scene.site.hang, scene.site.wake)
-
-
-ROWS = [
-    leader_moves,
-    leader_terminated,
-    leader_killed,
-    leader_hangs,
-    follower_terminated,
-    follower_killed,
-    follower_hangs,
-]
-
-
 def play(
     site: Led,
     topics: dict[bool, str],
     replicas: int,
-    row: Callable[[Scene], None],
+    row: Row,
     before: int,
     pace: float,
     **options: Any,
