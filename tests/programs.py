@@ -30,6 +30,10 @@ class Programs:
         self.restart(name)
         return home
 
+    def home(self, name: str) -> Path:
+        """The folder that it runs in."""
+        return self._folder / name
+
     def restart(self, name: str) -> None:
         """Run it again, as it was run before."""
         home = self._folder / name

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pytest
 
-from nsqsmart.embedded import Cluster
+from nsqsmart.embedded import Cluster, faults
 from nsqsmart.embedded.coordination.topology import Slot
 from tests import helpers
 from tests.programs import Programs, free_ports, get, post
@@ -32,23 +32,51 @@ def wait_for(condition: Callable[[], T], what: str) -> T:
     return helpers.eventually(condition, _SLOW, what, _LOOK_EVERY)
 
 
+ENDINGS = {"terminate": "restart", "kill": "restart", "hang": "wake"}
+"""How a server of a site can be taken away, and how it comes back: names of methods."""
+
+
 class Site(Protocol):
-    """Servers to test against."""
+    """Servers to test against; a server is called by its name."""
 
     dialect: str
     url: str
     slow: bool
     """Whether to make a topic takes long."""
     reusable: dict[tuple[int, int, bool], str]
+    nodes: list[str]
+    """The nsqds."""
+    lookups: list[str]
+    others: list[str]
+    """What else there is: etcd."""
 
     def make_topic(self, name: str, *, partitions: int, replicas: int, ordered: bool) -> None:
         """Make a topic with one channel, and wait until it takes messages."""
 
+    def places(self, topic: str) -> dict[str, str]:
+        """The node that serves each place: a partition, or the "host:port" of an original nsqd."""
+
+    def held(self, bodies: set[bytes]) -> set[bytes] | None:
+        """Those of *bodies* that a server has in its log; None where nobody can tell."""
+
+    def kill(self, server: str) -> None:
+        """End it, by SIGKILL."""
+
+    def terminate(self, server: str) -> None:
+        """End it, by SIGTERM."""
+
+    def hang(self, server: str) -> None:
+        """Stop it, by SIGSTOP."""
+
+    def wake(self, server: str) -> None:
+        """Let it go on."""
+
+    def restart(self, server: str) -> None:
+        """Start it again after it was ended."""
+
 
 class Led(Site, Protocol):
-    """Servers whose topics have leaders; a node is called by its name."""
-
-    nodes: list[str]
+    """Servers whose topics have leaders."""
 
     def leaders(self, topic: str) -> dict[int, str]:
         """The nodes that take writes, by partition."""
@@ -59,20 +87,8 @@ class Led(Site, Protocol):
     def move_leader(self, topic: str, partition: int) -> None:
         """Have another node lead it."""
 
-    def kill(self, node: str) -> None:
-        """End it, by SIGKILL."""
-
-    def terminate(self, node: str) -> None:
-        """End it, by SIGTERM."""
-
-    def hang(self, node: str) -> None:
-        """Stop it, by SIGSTOP."""
-
-    def wake(self, node: str) -> None:
-        """Let it go on."""
-
-    def restart(self, node: str) -> None:
-        """Start it again after it was ended."""
+    def is_stable(self) -> bool:
+        """Whether a leader may be moved."""
 
 
 class EmbeddedSite:
@@ -86,9 +102,15 @@ class EmbeddedSite:
         self.url = cluster.url
         self._cluster = cluster
         self._nsqds = {nsqd.name: nsqd for nsqd in cluster.nsqds}
+        self._lookups = {lookup.name: lookup for lookup in cluster.lookupds}
+        self._servers = self._nsqds | self._lookups
         self.nodes = list(self._nsqds)
+        self.lookups = list(self._lookups)
+        self.others: list[str] = []
+        self._made: list[str] = []
 
     def make_topic(self, name: str, *, partitions: int, replicas: int, ordered: bool) -> None:
+        self._made.append(name)
         if self.dialect == "original":
             self._cluster.create_topic(name)
         else:
@@ -110,23 +132,65 @@ class EmbeddedSite:
     def move_leader(self, topic: str, partition: int) -> None:
         self._cluster.move_leader(topic, partition)
 
-    def kill(self, node: str) -> None:
-        self._cluster.kill(self._nsqds[node])
+    def is_stable(self) -> bool:
+        return True
 
-    def terminate(self, node: str) -> None:
-        self._cluster.terminate(self._nsqds[node])
+    def places(self, topic: str) -> dict[str, str]:
+        if self.dialect == "original":
+            return {name: name for name, nsqd in self._nsqds.items() if nsqd.listening}
+        return {str(number): node for number, node in self.leaders(topic).items()}
 
-    def hang(self, node: str) -> None:
-        self._cluster.hang(self._nsqds[node])
+    def held(self, bodies: set[bytes]) -> set[bytes] | None:
+        return bodies & {each.body for topic in self._made for each in self._cluster.stored(topic)}
 
-    def wake(self, node: str) -> None:
-        self._cluster.wake(self._nsqds[node])
+    def kill(self, server: str) -> None:
+        self._cluster.kill(self._servers[server])
 
-    def restart(self, node: str) -> None:
-        self._cluster.restart(self._nsqds[node])
+    def terminate(self, server: str) -> None:
+        self._cluster.terminate(self._servers[server])
+
+    def hang(self, server: str) -> None:
+        """A lookup takes requests, and answers none."""
+        if server in self._nsqds:
+            self._cluster.hang(self._nsqds[server])
+            return
+        paths = ["/lookup", "/nodes"] + ["/listlookup"] * (self.dialect == "redesigned")
+        for path in paths:
+            stuck = faults.on(path, times=1 << 30, nsqd=self._lookups[server]).stall()
+            self._cluster.faults.add(stuck)
+
+    def wake(self, server: str) -> None:
+        if server in self._nsqds:
+            self._cluster.wake(self._nsqds[server])
+        else:
+            self._cluster.faults.clear()
+
+    def restart(self, server: str) -> None:
+        self._cluster.restart(self._servers[server])
 
 
-class OriginalSite:
+class _Processes:
+    """Real programs, by the names under which they were started."""
+
+    _programs: Programs
+
+    def kill(self, server: str) -> None:
+        self._programs.kill(server)
+
+    def terminate(self, server: str) -> None:
+        self._programs.terminate(server)
+
+    def hang(self, server: str) -> None:
+        self._programs.hang(server)
+
+    def wake(self, server: str) -> None:
+        self._programs.wake(server)
+
+    def restart(self, server: str) -> None:
+        self._programs.restart(server)
+
+
+class OriginalSite(_Processes):
     """A real nsqlookupd and two real nsqds."""
 
     dialect = "original"
@@ -134,6 +198,7 @@ class OriginalSite:
 
     def __init__(self, bin_folder: Path, programs: Programs) -> None:
         self.reusable: dict[tuple[int, int, bool], str] = {}
+        self._programs = programs
         tcp, self._lookup = free_ports(2)
         programs.start(
             "nsqlookupd",
@@ -144,9 +209,11 @@ class OriginalSite:
         )
         wait_for(lambda: get(self._lookup, "/ping")[0] == 200, "nsqlookupd listens")
         self._nsqds = []
+        self._names: dict[str, str] = {}
         for number in range(2):
             data, http = free_ports(2)
             self._nsqds.append(http)
+            self._names[f"127.0.0.1:{data}"] = f"nsqd{number}"
             programs.start(
                 f"nsqd{number}",
                 bin_folder / "nsqd",
@@ -158,6 +225,16 @@ class OriginalSite:
             )
         wait_for(lambda: len(self._producers("/nodes")) == 2, "both nsqds are registered")
         self.url = f"nsq+lookupd://127.0.0.1:{self._lookup}"
+        self.nodes, self.lookups = list(self._names.values()), ["nsqlookupd"]
+        self.others: list[str] = []
+
+    def places(self, topic: str) -> dict[str, str]:
+        listed = self._producers(f"/lookup?topic={topic}")
+        found = [f"{each['broadcast_address']}:{each['tcp_port']}" for each in listed]
+        return {place: self._names[place] for place in found}
+
+    def held(self, bodies: set[bytes]) -> set[bytes] | None:
+        return None
 
     def _producers(self, path: str) -> list[Any]:
         status, document = get(self._lookup, path)
@@ -177,7 +254,7 @@ class _Ports(NamedTuple):
     metric: int
 
 
-class RedesignedSite:
+class RedesignedSite(_Processes):
     """etcd, two real lookup daemons and three real nsqds."""
 
     dialect = "redesigned"
@@ -194,6 +271,8 @@ class RedesignedSite:
         wait_for(lambda: all(map(self._sees_all, self._lookups)), "nsqds are seen")
         hosts = ",".join(f"127.0.0.1:{port}" for port in self._lookups)
         self.url = f"nsq+lookupd://{hosts}"
+        self.lookups = [f"nsqlookupd{number}" for number in range(2)]
+        self.others = ["etcd"]
 
     def _start_etcd(self) -> None:
         client, peer = free_ports(2)
@@ -296,20 +375,16 @@ class RedesignedSite:
         ports = self._nsqds[node]
         return f"127.0.0.1:{ports.rpc}:{ports.tcp}:{self.nodes.index(node) + 1}"
 
-    def kill(self, node: str) -> None:
-        self._programs.kill(node)
+    def places(self, topic: str) -> dict[str, str]:
+        return {str(number): node for number, node in self.leaders(topic).items()}
 
-    def terminate(self, node: str) -> None:
-        self._programs.terminate(node)
-
-    def hang(self, node: str) -> None:
-        self._programs.hang(node)
-
-    def wake(self, node: str) -> None:
-        self._programs.wake(node)
-
-    def restart(self, node: str) -> None:
-        self._programs.restart(node)
+    def held(self, bodies: set[bytes]) -> set[bytes] | None:
+        found: set[bytes] = set()
+        for node in self.nodes:
+            for file in sorted(self._programs.home(node).rglob("*.dat")):
+                data = file.read_bytes()
+                found |= {body for body in bodies - found if body in data}
+        return found
 
 
 REAL = {"original": ("NSQSMART_TEST_NSQ_BIN", OriginalSite)}
@@ -359,8 +434,9 @@ def running_sites(make_folder: Callable[[str], Path]) -> Iterator[Start]:
 
 
 @contextmanager
-def embedded_site(dialect: str) -> Iterator[Site]:
+def embedded_site(dialect: str, **options: Any) -> Iterator[Site]:
     """The embedded servers, as many as the real ones."""
     count = 2 if dialect == "original" else 3
-    with Cluster(dialect=dialect, nsqds=count, lookupds=2, election_delay=0.2) as cluster:
+    given = {"nsqds": count, "lookupds": 2, "election_delay": 0.2} | options
+    with Cluster(dialect=dialect, **given) as cluster:
         yield EmbeddedSite(cluster)
