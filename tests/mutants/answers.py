@@ -78,6 +78,17 @@ ANSWERS: tuple[Mutant, ...] = (
         ("tests/unit/net/test_http_session.py::test_what_is_read_beside_the_body_is_bounded_too",),
     ),
     Mutant(
+        "the-policy-is-asked-by-nobody",
+        "nsqsmart/client/asking.py",
+        "lambda address: is_permitted(address, config)",
+        "lambda address: True",
+        "address_policy is asked about learned lookups: an Admin posts nothing to one it refuses",
+        (
+            "tests/unit/client/test_administering.py"
+            "::test_a_lookup_that_the_policy_refuses_is_asked_nothing",
+        ),
+    ),
+    Mutant(
         "learned-lookups-are-permitted",
         "nsqsmart/net/lookup.py",
         "if each in self._peers or self._permits(each)]",

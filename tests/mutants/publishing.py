@@ -12,6 +12,14 @@ _POOL = "nsqsmart/net/pool.py"
 
 PUBLISHING: tuple[Mutant, ...] = (
     Mutant(
+        "a-pipeline-that-never-begins",
+        "nsqsmart/client/pipes.py",
+        "            pipeline.retire()\n            raise\n",
+        "            raise\n",
+        "an interrupt leaves no pipeline that gathers messages and never begins",
+        ("tests/unit/client/test_pipes.py",),
+    ),
+    Mutant(
         "unanswered-keyed-is-resent",
         _RETRY,
         "retry=not keyed or retry_unanswered, moved=True",
