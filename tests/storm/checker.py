@@ -119,16 +119,20 @@ def _judge_publishing(history: list[Event], margins: Margins, verdict: Verdict) 
 
 def _judge_losses(history: list[Event], held: set[str] | None, verdict: Verdict) -> None:
     gone = missing(history)
-    killed = {
-        event["server"]: event["at"]
-        for event in history
-        if event["kind"] == "fault" and event["what"] == "kill nsqd"
-    }
+    names: dict[str, str] = {}
+    killed: dict[str, float] = {}
+    for event in history:
+        if event["kind"] == "leaders":
+            names |= event["places"]
+        # "mended" is said behind the kill for certain, and between the two nothing is stored.
+        elif event["kind"] == "mended" and event["what"] == "kill nsqd":
+            killed[event["server"]] = event["at"]
     for event in history:
         if event["kind"] != "done" or event["id"] not in gone:
             continue
         # Where nobody can tell: what was only in the memory of one that was killed behind it.
-        excused = event["at"] < killed.get(event["nsqd"], 0.0)
+        server = names.get(event["nsqd"], event["nsqd"])
+        excused = event["began"] < killed.get(server, 0.0)
         by_servers = excused if held is None else event["id"] not in held
         (verdict.lost_by_servers if by_servers else verdict.lost).append(event["id"])
 

@@ -41,6 +41,11 @@ def fault(at: float, what: str, server: str) -> Event:
     return {"kind": "fault", "at": at, "what": what, "server": server}
 
 
+def kill(at: float, kind: str, server: str) -> list[Event]:
+    mended = {"kind": "mended", "at": at + 1, "what": f"kill {kind}", "server": server}
+    return [fault(at, f"kill {kind}", server), mended]
+
+
 def publish(at: float, name: str, key: str | None = None) -> list[Event]:
     return [sent(at, name, key), done(at + 0.1, name)]
 
@@ -75,11 +80,18 @@ def test_what_is_in_no_log_is_the_servers_loss_and_counted_apart():
 
 
 def test_without_logs_only_a_kill_behind_it_excuses():
-    events = [*publish(1, "m1"), *publish(5, "m2"), fault(3, "kill nsqd", "a")]
+    events = [*publish(1, "m1"), *publish(5, "m2"), *kill(3, "nsqd", "a")]
     verdict = found(events, None)
     assert (verdict.lost, verdict.lost_by_servers) == (["m2"], ["m1"])
-    assert found([*publish(1, "m1"), fault(3, "kill nsqd", "b")], None).lost == ["m1"]
-    assert found([*publish(1, "m1"), fault(3, "hang nsqd", "a")], None).lost == ["m1"]
+    assert found([*publish(1, "m1"), *kill(3, "nsqd", "b")], None).lost == ["m1"]
+    assert found([*publish(1, "m1"), *kill(3, "nsqlookupd", "a")], None).lost == ["m1"]
+
+
+def test_an_nsqd_is_known_by_its_address_and_its_name():
+    events = [leaders(0.5, a="nsqd0"), *publish(1, "m1"), *kill(3, "nsqd", "nsqd0")]
+    assert found(events, None).lost_by_servers == ["m1"]
+    just_then = [leaders(0.5, a="nsqd0"), *kill(0.9, "nsqd", "nsqd0"), *publish(1, "m1")]
+    assert found(just_then, None).lost_by_servers == ["m1"]
 
 
 def test_what_was_not_acknowledged_may_be_lost():
