@@ -174,7 +174,10 @@ INSTRUMENTS: Final[Mapping[str, Instrument]] = {
     "in_flight": Instrument("gauge", _CHANNEL, "Messages that have come and are not answered."),
     "backoff_seconds": Instrument("gauge", _CHANNEL, "What is left of the pause after failures."),
     "starved": Instrument(
-        "gauge", _CHANNEL, "1 where a connection has nearly used up its share of max_in_flight."
+        "gauge",
+        _CHANNEL,
+        "1 where a connection has nearly used up its share of max_in_flight, also by messages that "
+        "wait for a worker.",
     ),
     "order_violations_total": Instrument(
         "counter", (*_CHANNEL, "partition"), "Messages out of order; it must stay 0."

@@ -45,6 +45,7 @@ class BatchCrew(Crew):
             try:
                 messages, on = self._gather()
             finally:
+                self.gathering = ()
                 self._turn.put(None)
             try:
                 self._handle_batch(messages, tally)
@@ -61,6 +62,7 @@ class BatchCrew(Crew):
         if first is None:
             return [], False
         messages, now = [first], monotonic()
+        self.gathering = messages
         # Half of its time is the handler's.
         until = now + min(self._longest, (first.deadline - now) / 2)
         take = self.inbox.get_nowait

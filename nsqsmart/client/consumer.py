@@ -249,7 +249,11 @@ class Consumer:
         return Health("idle") if self._engine is None else health(self._engine)
 
     def is_starved(self) -> bool:
-        """Whether a connection has nearly used up its share of ``max_in_flight``."""
+        """Whether handlers and callers hold 85 % of a connection's share of ``max_in_flight``.
+
+        Nothing more comes then before something is answered. Messages that were delivered and
+        wait for a worker, or for poll(), do not count: they come without that.
+        """
         self._check_process()
         return self._engine is not None and self._engine.is_starved()
 

@@ -46,7 +46,7 @@ class ConsumerFigures:
         lanes = [each.lane for each in subscriptions if each.lane]
         yield Figure("in_flight", names, sum(each.in_flight for each in subscriptions))
         yield Figure("backoff_seconds", names, max(0.0, (engine.regulator.due or 0) - monotonic()))
-        yield Figure("starved", names, engine.is_starved())
+        yield Figure("starved", names, engine.regulator.is_full())
         yield Figure("blocked_partitions", names, sum(lane.is_blocked() for lane in lanes))
 
     def _counts(self) -> Iterator[Figure]:

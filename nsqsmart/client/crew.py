@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -38,6 +38,7 @@ class Crew:
         self._most_attempts = boss.giving_up.most_attempts
         self.inbox: SimpleQueue[Message | None] = SimpleQueue()
         self.dirty: deque[Outbox] = deque()
+        self.gathering: Sequence[Message] = ()
         self._tallies: dict[int, Tally] = {}
         self._dismissed = False
         self.replaced = 0

@@ -264,7 +264,7 @@ class Engine:
         self.regulator.set_max_in_flight(count)
 
     def is_starved(self) -> bool:
-        """Whether a connection has nearly used up its share of ``max_in_flight``."""
+        """Whether handlers and callers hold nearly all of a connection's share."""
         return self.regulator.is_starved()
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from time import monotonic
 from typing import Protocol
 
@@ -27,8 +28,9 @@ class Holdings:
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._changed = threading.Condition(threading.Lock())  # guards the four below
+        self._changed = threading.Condition(threading.Lock())  # guards the five below
         self._held: set[Message] = set()
+        self._counts: Counter[object] = Counter()  # of them, by subscription
         self._busy: dict[Message, int] = {}  # those in a with block, and its thread
         self.finished = 0
         self.requeued = 0
@@ -37,6 +39,7 @@ class Holdings:
         """From now on somebody else answers for *message*."""
         with self._changed:
             self._held.add(message)
+            self._counts[message._subscription] += 1
 
     def begin(self, message: Message) -> None:
         """A ``with`` block of *message* begins, in the calling thread."""
@@ -55,7 +58,7 @@ class Holdings:
             if message not in self._held:
                 return False
             # Its block still runs: close() would end the connection before the answer is on it.
-            self._held.discard(message)
+            self._drop(message)
             return True
 
     def done(self, message: Message) -> None:
@@ -68,6 +71,11 @@ class Holdings:
             self._listener.on_result(message, ok=True)
         if message._lane is not None:
             message._lane.done(message, finished=message.finished)
+
+    def counts(self) -> Counter[object]:
+        """How many somebody holds just now, by subscription."""
+        with self._changed:
+            return self._counts.copy()
 
     def held(self) -> list[Message]:
         """What somebody holds just now."""
@@ -118,8 +126,14 @@ class Holdings:
         return message.expired or not message._subscription.live
 
     def _forget(self, message: Message) -> None:
-        self._held.discard(message)
+        self._drop(message)
         self._end_block(message)
+
+    def _drop(self, message: Message) -> None:
+        self._held.remove(message)
+        self._counts[message._subscription] -= 1
+        if not self._counts[message._subscription]:
+            del self._counts[message._subscription]
 
     def _end_block(self, message: Message) -> None:
         if self._busy.pop(message, None) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from time import monotonic
 
@@ -19,6 +20,7 @@ class Puller:
         self._most_attempts = boss.giving_up.most_attempts
         self._inbox: SimpleQueue[Message | None] = SimpleQueue()
         self.dirty: deque[Outbox] = deque()
+        self.gathering: Sequence[Message] = ()
         self._tallies: dict[int, Tally] = {}
         self._error: BaseException | None = None
 

@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from time import monotonic
 from typing import Protocol, cast
@@ -16,7 +16,7 @@ from nsqsmart.client.facts import facts
 from nsqsmart.client.holding import Holdings
 from nsqsmart.client.levelling import lower, raise_within
 from nsqsmart.client.message import Message
-from nsqsmart.client.staff import Staff, in_hands
+from nsqsmart.client.staff import Staff, count_held, in_hands
 from nsqsmart.client.subscription import Subscription
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.net.ticker import Ticker
@@ -166,10 +166,18 @@ class Regulator:
         self._apply()
 
     def is_starved(self) -> bool:
-        """Whether a connection has nearly used up its share of ``max_in_flight``."""
+        """Whether handlers and callers hold nearly all of a connection's share."""
+        held = count_held(self._consumption.crew, self._consumption.holdings)
+        return self._is_used_up(lambda each: held[each])
+
+    def is_full(self) -> bool:
+        """Whether a share is nearly used up, also by what waits for a worker."""
+        return self._is_used_up(lambda each: each.in_flight)
+
+    def _is_used_up(self, load: Callable[[Subscription], int]) -> bool:
         with self._lock:
-            loads = [(each.in_flight, self._flow.target(each)) for each in self._members]
-        return any(share and load >= 0.85 * share for load, share in loads)
+            shares = [(each, self._flow.target(each)) for each in self._members]
+        return any(share and load(each) >= 0.85 * share for each, share in shares)
 
     def wake(self) -> None:
         """Messages came, or there was not enough for all: look again and again from now on."""

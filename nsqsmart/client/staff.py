@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from nsqsmart.client.giving_up import GivingUp
@@ -23,7 +23,7 @@ class Boss(Protocol):
     giving_up: GivingUp
 
     def is_starved(self) -> bool:
-        """Whether a connection waits for answers before it sends more."""
+        """Whether handlers and callers hold nearly all of a connection's share."""
 
     def on_result(self, message: Message, *, ok: bool) -> None:
         """A handler succeeded, or failed in a way that speaks for backing off."""
@@ -61,6 +61,8 @@ class Staff(Protocol):
 
     dirty: deque[Outbox]
     """Where acknowledgements wait."""
+    gathering: Sequence[Message]
+    """What is gathered for a batch that has not begun."""
 
     @property
     def tallies(self) -> list[Tally]:
@@ -113,6 +115,20 @@ def in_hands(staff: Staff, holdings: Holdings) -> list[Message]:
     running = [message for tally in staff.tallies for message in tally.in_hand()]
     # A handler that has just detached one still runs.
     return list(dict.fromkeys(running + holdings.held()))
+
+
+def count_held(staff: Staff, holdings: Holdings) -> Counter[object]:
+    """How many messages handlers and the application hold, by subscription; none that waits."""
+    held = holdings.counts()
+    for tally in staff.tallies:
+        # What a handler has detached is counted already.
+        held.update(
+            each._subscription
+            for each in tally.in_hand()
+            if not each.answered and each._holder is None
+        )
+    held.update(each._subscription for each in staff.gathering)
+    return held
 
 
 def busy_readers(staff: Staff, workers: int) -> set[object]:

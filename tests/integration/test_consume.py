@@ -260,14 +260,47 @@ def test_no_more_is_in_flight_than_was_allowed(cluster):
     def in_flight() -> int:
         return sum(one["in_flight_count"] for one in channels(cluster))
 
-    with consume(cluster, handler, max_in_flight=6, workers=2, rdy_mode="level") as consumer:
+    with consume(cluster, handler, max_in_flight=6, workers=6, rdy_mode="level") as consumer:
         publish(cluster, *numbered(40))
         eventually(lambda: in_flight() == 6)
-        assert consumer.is_starved()
+        eventually(consumer.is_starved)
         assert consumer.stats().finished == 0
         release.set()
         eventually(lambda: len(handled.messages) == 40)
         eventually(lambda: not consumer.is_starved())
+
+
+@pytest.mark.parametrize("pulls", [False, True])
+def test_what_waits_unread_starves_nobody(pulls):
+    """Or who gathers until it is starved would have batches of one."""
+    sizes: list[int] = []
+    gathered: list[nsqsmart.Message] = []
+
+    def gather(message: nsqsmart.Message) -> None:
+        gathered.append(message)
+        if consumer.is_starved():
+            sizes.append(len(gathered))
+            while gathered:
+                gathered.pop().finish()
+
+    def handler(message: nsqsmart.Message) -> None:
+        # All that may come is there before the first one is looked at.
+        eventually(lambda: consumer._engine.received >= 20)
+        message.detach()
+        gather(message)
+
+    with Cluster(dialect="original", nsqds=1, lookupds=1) as cluster:
+        cluster.create_topic("t")
+        cluster.create_channel("t", "c")
+        publish(cluster, *numbered(60))
+        options = {"max_in_flight": 20, "workers": 1, "rdy_mode": "level"}
+        with consume(cluster, None if pulls else handler, **options) as consumer:
+            if pulls:
+                eventually(lambda: consumer._engine.received == 20)
+                while len(sizes) < 3:
+                    gather(*consumer.poll(timeout=10))
+            eventually(lambda: len(sizes) == 3)
+    assert sizes == [17] * 3
 
 
 def test_bodies_of_every_size_come_whole(cluster):

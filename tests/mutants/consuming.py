@@ -349,4 +349,15 @@ CONSUMING: tuple[Mutant, ...] = (
             "::test_a_head_that_times_out_again_and_again_is_told_as_its_failing_twin",
         ),
     ),
+    Mutant(
+        "what-is-unread-starves",
+        "nsqsmart/client/regulator.py",
+        "        return self._is_used_up(lambda each: held[each])",
+        "        return self._is_used_up(lambda each: each.in_flight or held[each])",
+        "is_starved() counts what handlers and callers hold, not what waits unread",
+        (
+            "tests/unit/client/test_regulator.py"
+            "::test_who_is_starved_holds_it_and_what_waits_is_only_in_flight",
+        ),
+    ),
 )

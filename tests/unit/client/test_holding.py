@@ -158,3 +158,17 @@ def test_with_blocks_are_waited_for(boss, source):
     assert found == [[]]
     assert source.sent == [("FIN",)]
     eventually(lambda: boss.holdings.wait_idle(monotonic()) == [])
+
+
+def test_what_is_held_is_counted_by_subscription(boss, source):
+    other = Source(boss=boss)
+    messages = [message_of(each) for each in (source, source, other)]
+    for message in messages:
+        message.detach()
+    assert boss.holdings.counts() == {source: 2, other: 1}
+    messages[0].finish()
+    expire(messages[2])
+    boss.holdings.drop_expired()
+    assert boss.holdings.counts() == {source: 1}
+    boss.holdings.give_back()
+    assert boss.holdings.counts() == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from types import SimpleNamespace
@@ -71,7 +72,7 @@ class World:
         self.watching = False
         self.config = ConsumerConfig(**options)
         boss = Boss()
-        self.holdings = SimpleNamespace(held=list)
+        self.holdings = SimpleNamespace(held=list, counts=Counter)
         self.crew = Crew(print, boss, 2)
         self.ticker = self
         self.due: list[tuple[float, int, Callable[[], None]]] = []
@@ -382,3 +383,22 @@ def test_a_topic_that_turns_out_to_be_ordered_has_one_each(world):
     members[0].reader.received = 1000
     here.run(1)
     assert rdys(members) == [1, 1, 1]
+
+
+def test_who_is_starved_holds_it_and_what_waits_is_only_in_flight(world):
+    world = world(max_in_flight=20, rdy_mode="level")
+    one, other = world.join(2)
+    one.push()
+    assert (world.regulator.is_starved(), world.regulator.is_full()) == (False, True)
+    tally = world.crew._tally()
+    # Of each share of 10: 8 by the application, one by a handler.
+    world.holdings.counts = lambda: Counter({one: 8, other: 8})
+    assert not world.regulator.is_starved()
+    tally.current = Message(_subscription=one, answered=False, _holder=None)
+    assert world.regulator.is_starved()
+    tally.current.answered = True
+    assert not world.regulator.is_starved()
+    tally.current = Message(_subscription=one, answered=False, _holder=world.holdings)
+    assert not world.regulator.is_starved()
+    world.crew.gathering = [Message(_subscription=other)]
+    assert world.regulator.is_starved()
