@@ -7,6 +7,7 @@ with the nsqd that leads it.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from time import monotonic
 from typing import Protocol
 
@@ -72,6 +73,9 @@ class Memory:
         self.failed_checks = 0
         self._finished = False
         self._open: dict[int, Message] = {}
+        # Servers repeat messages: what counts is whether any copy of one was finished.
+        self._copies: dict[int, list[Message]] = {}
+        self._refused: Counter[bytes] = Counter()
         self._unnumbered = 0
         self._most = _FEW
 
@@ -83,11 +87,19 @@ class Memory:
                 self.gate = None
         known = self._open
         for message in messages:
-            known[message.offset or 0] = message
+            offset = message.offset or 0
+            before = known.get(offset)
+            if before is not None:
+                self._keep(offset, before)
+            known[offset] = message
         if len(known) > self._most:
             self._forget_finished()
             self._most = max(_FEW, 2 * len(self._open))
         return messages
+
+    def refuse(self, message_id: bytes) -> None:
+        """The server has not taken a FIN of that message."""
+        self._refused[message_id] += 1
 
     def hand_over(self, lane: Lane) -> None:
         """*lane* is that of a new connection: it waits for what the one before has in hand."""
@@ -108,13 +120,31 @@ class Memory:
 
     def clear(self) -> None:
         """All of it is somebody else's business now."""
-        self._open.clear()
+        for known in (self._open, self._copies, self._refused):
+            known.clear()
         self._unnumbered = 0
 
     def _forget_finished(self) -> None:
-        kept = {offset: each for offset, each in self._open.items() if not each.finished}
+        kept = {offset: each for offset, each in self._open.items() if not self._is_done(offset)}
         self._finished = self._finished or len(kept) < len(self._open)
         self._open = kept
+        self._copies = {offset: each for offset, each in self._copies.items() if offset in kept}
+        refused = {each.id: self._refused[each.id] for each in kept.values()}
+        self._refused = Counter({name: count for name, count in refused.items() if count})
+
+    def _keep(self, offset: int, before: Message) -> None:
+        """*before* comes again; it is kept for as long as it is, or may yet be, finished."""
+        copies = [*self._copies.get(offset, ()), before]
+        self._copies[offset] = [
+            each for each in copies if each.finished or not (each.answered or each._taken)
+        ]
+
+    def _is_done(self, offset: int) -> bool:
+        """Whether more copies were finished than the server has refused to."""
+        newest = self._open[offset]
+        copies = (newest, *self._copies.get(offset, ()))
+        finished = len([each for each in copies if each.finished])
+        return finished > self._refused[newest.id]
 
 
 class Standings:

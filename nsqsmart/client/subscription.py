@@ -29,6 +29,7 @@ from nsqsmart.net.reader import Reader
 from nsqsmart.net.threads import Thread, spawn
 from nsqsmart.net.wires import Wires
 from nsqsmart.wire import commands
+from nsqsmart.wire.answers import FIN_FAILED, refused_id
 
 log = logging.getLogger("nsqsmart")
 
@@ -302,6 +303,10 @@ class Subscription:
 
     def on_refusal(self, error: ServerError) -> None:
         """From the reader."""
+        if self._detailed and self._memory is not None and error.code == FIN_FAILED:
+            message_id = refused_id(error)
+            if message_id is not None:
+                self._memory.refuse(message_id)
         self._owner.on_refusal(error)
 
     def on_close_wait(self) -> None:

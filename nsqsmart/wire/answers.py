@@ -39,7 +39,8 @@ BAD_INPUT = frozenset(
     }
 )
 """The server will never take this: the caller's mistake."""
-ACK_FAILED = frozenset({"E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED"})
+FIN_FAILED = "E_FIN_FAILED"
+ACK_FAILED = frozenset({FIN_FAILED, "E_REQ_FAILED", "E_TOUCH_FAILED"})
 """Late or doubled answers; the connection stays usable."""
 
 _MAX_TEXT = 512

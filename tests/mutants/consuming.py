@@ -360,4 +360,26 @@ CONSUMING: tuple[Mutant, ...] = (
             "::test_who_is_starved_holds_it_and_what_waits_is_only_in_flight",
         ),
     ),
+    Mutant(
+        "a-failed-copy-undoes-a-finish",
+        "nsqsmart/client/standing.py",
+        "        copies = (newest, *self._copies.get(offset, ()))",
+        "        copies = (newest,)",
+        "what was finished is not reported as skipped because a copy of it failed",
+        (
+            "tests/unit/client/test_standing.py"
+            "::test_nothing_is_said_of_what_was_finished_before_its_copy_failed",
+        ),
+    ),
+    Mutant(
+        "a-refused-finish-counts",
+        _SUBSCRIPTION,
+        "                self._memory.refuse(message_id)",
+        "                pass",
+        "a FIN that the server has refused does not count as finished",
+        (
+            "tests/unit/client/test_subscription.py"
+            "::test_a_fin_that_was_refused_leaves_its_message_unfinished",
+        ),
+    ),
 )

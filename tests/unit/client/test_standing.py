@@ -85,7 +85,7 @@ def stood_at(nsqd: Nsqd, **options) -> Stood:
 
 
 def message_at(offset: int, *, finished: bool = False) -> Message:
-    message = Detailed(Arrival(Source()), 1, 1, bytes(16), b"x")
+    message = Detailed(Arrival(Source()), 1, 1, offset.to_bytes(16, "big"), b"x")
     message.offset, message._answer = offset, finished or None
     return message
 
@@ -118,6 +118,52 @@ def test_a_memory_does_not_grow_with_what_is_finished():
         assert len(memory._open) <= 1124
     memory.take([message_at(offset) for offset in range(3000)])
     assert memory.remember().unfinished == 3000
+
+
+def copies_of(memory: Memory, *answers: bool | None) -> list[Message]:
+    """One message that comes again and again; each copy is answered before the next one comes."""
+    copies = []
+    for answer in answers:
+        copies += [message_at(60)]
+        memory.take(copies[-1:])
+        copies[-1]._answer = answer
+    return copies
+
+
+@pytest.mark.parametrize(
+    ("answers", "refused", "unfinished"),
+    [
+        # The first one behind a SUB_ORDERED came twice, and the second copy was requeued.
+        ((True, False), 0, 0),
+        ((None, True, False), 0, 0),
+        ((False, False, False), 0, 1),
+        # A server with two copies of one message refuses one of two FINs, or the only one.
+        ((True, True), 1, 0),
+        ((True, False), 1, 1),
+        ((True, False, True), 1, 0),
+    ],
+)
+def test_what_was_finished_is_so_whatever_becomes_of_its_copies(answers, refused, unfinished):
+    memory = Memory()
+    copies = copies_of(memory, *answers)
+    for _ in range(refused):
+        memory.refuse(copies[0].id)
+        memory.refuse(b"of another one..")
+    assert memory.remember().unfinished == unfinished
+    # Neither does what comes again and again take up more and more.
+    assert len(memory._copies) == unfinished
+    assert len(memory._refused) == min(unfinished, refused)
+
+
+def test_a_copy_that_is_finished_later_counts():
+    memory = Memory()
+    slow, quick = copies_of(memory, None, False)
+    assert memory.remember().unfinished == 1
+    slow._answer = True
+    assert memory.remember().unfinished == 0
+    copies_of(memory, *[False] * 50)
+    assert memory._copies == {60: []}
+    assert (quick.finished, memory.remember().unfinished) == (False, 1)
 
 
 def test_stragglers_are_no_messages():
@@ -177,6 +223,14 @@ def test_otherwise_it_is_said_and_forgotten(nsqd, caplog, options, ordered, clie
     assert ("unless one of 1 other consumers" in caplog.text) == (clients == 2)
     ours.settle(stood_at(nsqd, ordered=ordered))
     assert ours.channels_lost == 1
+
+
+def test_nothing_is_said_of_what_was_finished_before_its_copy_failed(nsqd, caplog):
+    ours = standings()
+    copies_of(ours.settle(stood_at(nsqd)), True, False)
+    with caplog.at_level(logging.ERROR):
+        ours.settle(stood_at(nsqd))
+    assert (ours.channels_lost, nsqd.posts, caplog.text) == (0, [], "")
 
 
 def test_what_cannot_be_asked_is_asked_again_and_not_for_ever(nsqd, caplog):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from time import monotonic
@@ -20,7 +21,7 @@ from nsqsmart.net.handshake import make_greeting
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.policy.lookup_answers import Node
 from nsqsmart.policy.topology import Target
-from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, encode_frame
+from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE, encode_frame
 from tests.helpers import eventually
 from tests.peers import Peer, Script, message_frame, subscribed
 from tests.unit.client.doubles import expire
@@ -211,6 +212,25 @@ def test_a_polite_end_waits_for_its_confirmation(begin):
     subscription.close_politely()
     assert subscription.close_wait.wait(5)
     assert said[-2:] == [b"RDY 0", b"CLS"]
+
+
+def test_a_fin_that_was_refused_leaves_its_message_unfinished(begin, owner):
+    message_id = bytes(range(32, 48))
+    numbers = " ".join(map(str, message_id))
+    said = f"E_FIN_FAILED FIN [{numbers}] failed: Message ID not in flight".encode()
+
+    def speak(talk) -> None:
+        assert talk.line().startswith(b"FIN ")
+        talk.send(encode_frame(ERROR, said.replace(b"FIN", b"REQ")))
+        talk.send(encode_frame(ERROR, said))
+
+    frame = encode_frame(MESSAGE, struct.pack(">QH16sQI", 1, 1, message_id, 500, 31) + b"x")
+    script = subscribed(lambda line: None, frame, speak=speak)
+    subscription = begin(script, partition=2, sub_ordered=True)
+    (message,) = eventually(lambda: owner.messages)
+    assert message.finish()
+    eventually(lambda: len(owner.refused) == 2)
+    assert subscription._memory.remember().lowest == 500
 
 
 def test_a_refused_sub_is_the_reason(begin, owner):
