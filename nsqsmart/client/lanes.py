@@ -72,12 +72,16 @@ class Lane:
         self._failing: int | None = -1
         self._failures = 0
         self._held: Message | None = None
+        self._stopped = False
         self._told: tuple[int | None, int] = -1, 0
 
     def offer(self, message: Message) -> None:
         """From the reader: deliver now, or behind the one in hand."""
+        if self._stopped:
+            self._subscription.forget(message)
+            return
         before = self._order.position
-        order = self._order.judge(message.offset or 0, message.internal_id or 0)
+        order = self._order.judge(message.offset or 0, message.internal_id or 0, message.size or 0)
         if order is Order.REWIND:
             log.info(
                 "partition %s goes back to offset %s",
@@ -86,6 +90,9 @@ class Lane:
                 extra=facts_of(message),
             )
         elif order is Order.VIOLATION and not self._owner.on_out_of_order(message, before):
+            # It was told. What a new connection begins with is what the server insists on.
+            self._stopped = True
+            self._order.restart()
             self._subscription.hang_up()
             return
         with self._lock:
@@ -104,8 +111,9 @@ class Lane:
     def follow(self, before: Lane) -> None:
         """Begin only when the handler of *before* has ended, whose connection is gone.
 
-        The new leader sends again what is still being handled.
+        The new leader sends again what is still being handled. What has come is known to both.
         """
+        self._order = before._order
         with self._lock:
             self._follows = True
         if not before.end_with(self):

@@ -70,7 +70,9 @@ class Hand:
                     message._life.note("duplicate")
                 continue
             before = self._order.position
-            verdict = self._order.judge(message.offset or 0, message.internal_id or 0)
+            verdict = self._order.judge(
+                message.offset or 0, message.internal_id or 0, message.size or 0
+            )
             choice = config.on_order_violation
             if verdict is Order.VIOLATION and not report_violation(message, before, choice):
                 raise ProtocolError(f"{message!r} came out of order")

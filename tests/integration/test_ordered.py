@@ -226,3 +226,25 @@ def test_out_of_order_is_told_and_the_partition_is_never_lost(answer):
             else:
                 eventually(lambda: server.accepted >= 2)
                 assert b"200" not in handled.bodies()
+
+
+def test_order_is_checked_over_a_reconnect():
+    """From a server that has passed a message over, and brings it on the next connection."""
+    told: list[int] = []
+    handled = Handled()
+
+    first = [detailed(100, 1), detailed(130, 2), detailed(190, 4)]
+    second = [detailed(130, 2), detailed(160, 3)]
+    nsqds = [subscribed(lambda line: None, *each) for each in (first, second)]
+    with Peer(*nsqds) as server, Peer(lookup_of({0: server.address}, ordered=True)) as lookup:
+        url = "nsq+lookupd://{}:{}".format(*lookup.address)
+        options = {
+            "on_order_violation": lambda message: told.append(message.offset) or False,
+            "lookupd_min_refresh_interval": 0.01,
+        }
+        with nsqsmart.Consumer("t", "c", handled, address=url, **options) as consumer:
+            eventually(lambda: handled.bodies() == [b"100", b"130", b"190"])
+            consumer._engine.snapshot()[0].hang_up()
+            eventually(lambda: told)
+            assert told == [160]
+            assert handled.bodies()[:4] == [b"100", b"130", b"190", b"130"]

@@ -250,8 +250,8 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "out-of-order-is-fine",
         "nsqsmart/policy/ordering.py",
-        "            return Order.VIOLATION",
-        "            return Order.NEXT",
+        "internal_id <= self._internal_id:\n            return Order.VIOLATION",
+        "internal_id <= self._internal_id:\n            return Order.NEXT",
         "a message out of order is told",
         ("tests/unit/policy/test_ordering.py",),
     ),
@@ -381,5 +381,21 @@ CONSUMING: tuple[Mutant, ...] = (
             "tests/unit/client/test_subscription.py"
             "::test_a_fin_that_was_refused_leaves_its_message_unfinished",
         ),
+    ),
+    Mutant(
+        "what-was-passed-over-is-a-rewind",
+        "nsqsmart/policy/ordering.py",
+        "        if missed:\n            return Order.VIOLATION",
+        "        if missed:\n            return Order.REWIND",
+        "a message that comes for the first time behind those that follow it is out of order",
+        ("tests/unit/policy/test_ordering.py",),
+    ),
+    Mutant(
+        "a-reconnect-forgets-the-order",
+        "nsqsmart/client/lanes.py",
+        "        self._order = before._order",
+        "        pass",
+        "the order of a partition is checked over its connections",
+        ("tests/unit/client/test_lanes.py::test_what_came_on_the_connection_before_is_known",),
     ),
 )

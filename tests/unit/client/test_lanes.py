@@ -70,6 +70,7 @@ class World:
         self.heard_at = self.now
         message = Detailed(Arrival(self), 1, attempts, number.to_bytes(8, "big") + bytes(8), b"x")
         message.offset = 100 * number if offset is None else offset
+        message.size = 100
         self.lane.offer(message)
         return message
 
@@ -280,6 +281,33 @@ def test_a_rewind_is_told_and_no_violation(world, caplog):
     assert world.numbers() == [5, 3]
     assert "goes back to offset 300" in caplog.text
     assert not world.violations
+
+
+def test_what_came_on_the_connection_before_is_known(caplog):
+    """Who comes now and was passed over then is out of order, and no rewind."""
+    caplog.set_level("INFO")
+    old, new = World(), World()
+    for number in (1, 2, 4):
+        old.lane.done(old.offer(number), finished=True)
+    new.lane.follow(old.lane)
+    new.lane.done(new.offer(2), finished=True)
+    assert "goes back to offset 200" in caplog.text
+    assert not new.violations
+    new.offer(3)
+    assert new.violations == [(200, 2)]
+    assert new.ended
+
+
+def test_what_follows_one_out_of_order_is_not_handled_and_the_next_connection_goes_on():
+    old, new = World(), World()
+    old.lane.done(old.offer(5), finished=True)
+    old.offer(4, offset=600)
+    behind = old.offer(7)
+    assert (old.numbers(), old.forgotten) == ([5], [behind])
+    new.lane.follow(old.lane)
+    # The server insists on it, and the partition is not lost.
+    new.offer(4, offset=600)
+    assert (new.numbers(), new.violations) == ([4], [])
 
 
 def test_a_new_connection_waits_for_what_the_one_before_has_in_hand():

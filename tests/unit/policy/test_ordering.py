@@ -35,10 +35,42 @@ def test_the_same_again_any_number_of_times() -> None:
 
 
 def test_an_earlier_offset_is_where_order_goes_on() -> None:
-    assert judged((0, 1), (70, 3), (35, 2), (70, 3), (0, 1)) == (
-        ["NEXT", "NEXT", "REWIND", "NEXT", "REWIND"],
+    assert judged((0, 1), (35, 2), (70, 3), (35, 2), (70, 3), (0, 1)) == (
+        ["NEXT", "NEXT", "NEXT", "REWIND", "NEXT", "REWIND"],
         (0, 1),
     )
+
+
+def test_who_comes_behind_those_that_follow_him_is_out_of_order() -> None:
+    """He was never seen before; told once, he is known."""
+    assert judged((0, 1), (70, 3), (35, 2), (35, 2), (70, 3)) == (
+        ["NEXT", "NEXT", "VIOLATION", "REWIND", "NEXT"],
+        (70, 3),
+    )
+    # Behind a rewind too, where the offset rises.
+    assert judged((0, 1), (70, 3), (0, 1), (35, 2))[0] == ["NEXT", "NEXT", "REWIND", "VIOLATION"]
+
+
+def test_before_the_first_one_nothing_is_known() -> None:
+    assert judged((70, 3), (0, 1), (35, 2), (70, 3), (90, 4)) == (
+        ["NEXT", "REWIND", "NEXT", "NEXT", "NEXT"],
+        (90, 4),
+    )
+
+
+def test_a_log_without_gaps_is_one_range_and_many_gaps_are_bounded() -> None:
+    check = OrderCheck()
+    for number in range(5000):
+        assert check.judge(40 * number, number, 40) is Order.NEXT
+    assert (check._starts, check._ends) == ([0], [200_000])
+    for number in range(5000, 10_000):
+        assert check.judge(60 * number, number, 40) is Order.NEXT
+    assert len(check._starts) == len(check._ends) == 1000
+    # The gaps that are forgotten accuse nobody.
+    assert check.judge(60 * 5000 + 40, 3, 10) is Order.REWIND
+    assert check.judge(60 * 9000 + 40, 3, 10) is Order.VIOLATION
+    check.restart()
+    assert check.judge(5, 1, 40) is Order.NEXT
 
 
 @pytest.mark.parametrize("back", [(35, 9), (69, 3), (70, 2), (70, 4)])
@@ -58,19 +90,29 @@ def test_a_violation_is_not_what_others_are_measured_by() -> None:
     )
 
 
-POSITIONS = st.tuples(st.integers(0, 9), st.integers(0, 9))
+POSITIONS = st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 3))
 
 
 @given(st.lists(POSITIONS, max_size=20))
-def test_any_messages(messages: list[tuple[int, int]]) -> None:
+def test_any_messages(messages: list[tuple[int, int, int]]) -> None:
     check = OrderCheck()
-    for offset, internal_id in messages:
+    seen: set[int] = set()
+    for offset, internal_id, size in messages:
         before = check.position
-        order = check.judge(offset, internal_id)
+        order = check.judge(offset, internal_id, size)
         later, larger = offset > before[0], internal_id > before[1]
-        assert (order is Order.NEXT) == (later and larger)
-        assert (order is Order.VIOLATION) == (later and not larger)
-        assert (order is Order.REPEAT) == ((offset, internal_id) == before)
+        broken = later and not larger
+        missed = offset not in seen and bool(seen) and min(seen) < offset < max(seen)
+        if (offset, internal_id) == before:
+            assert order is Order.REPEAT
+        elif broken or missed:
+            assert order is Order.VIOLATION
+        else:
+            assert order is (Order.NEXT if later else Order.REWIND)
+        if not broken and seen:
+            seen |= set(range(offset, min(seen)))  # nothing is known of what was before our time
+        if not broken:
+            seen |= set(range(offset, offset + max(size, 1)))
         assert check.position == (before if order is Order.VIOLATION else (offset, internal_id))
 
 
