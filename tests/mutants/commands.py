@@ -191,4 +191,20 @@ COMMANDS: tuple[Mutant, ...] = (
         "doctor names lookups of both kinds in one address",
         ("tests/rooms/cli/test_doctor_names.py::test_lookups_of_both_kinds",),
     ),
+    Mutant(
+        "statsd-is-accepted-and-silent",
+        "nsqsmart/embedded/nsqd/program.py",
+        '"statsd-address": Flag(_no_statsd,',
+        '"statsd-address": Flag(str,',
+        "the stand-in for nsqd refuses --statsd-address, for it sends nothing",
+        ("tests/unit/embedded/test_nsqd_flags.py",),
+    ),
+    Mutant(
+        "broadcast-ports-are-ignored",
+        "nsqsmart/embedded/nsqd/node.py",
+        "self.options.broadcast_tcp_port or self.tcp_port",
+        "self.tcp_port",
+        "the stand-in for nsqd tells lookups the port of --broadcast-tcp-port",
+        ("tests/unit/embedded/test_nsqd_flags.py",),
+    ),
 )

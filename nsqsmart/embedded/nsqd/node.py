@@ -81,8 +81,8 @@ class Node:
         return {
             "broadcast_address": self.options.broadcast_address,
             "hostname": self.hostname,
-            "tcp_port": self.tcp_port,
-            "http_port": self.http_port,
+            "tcp_port": self.options.broadcast_tcp_port or self.tcp_port,
+            "http_port": self.options.broadcast_http_port or self.http_port,
             "version": self.options.version,
         }
 

@@ -27,6 +27,8 @@ class NsqdOptions:
     http_address: tuple[str, int] | None = ("127.0.0.1", 0)
     https_address: tuple[str, int] | None = None
     broadcast_address: str = "127.0.0.1"
+    broadcast_tcp_port: int = 0
+    broadcast_http_port: int = 0
     node_id: int = 0
     data_path: Path | None = None
     sync_timeout: float = 2.0
@@ -51,6 +53,7 @@ class NsqdOptions:
     tls_root_ca: Path | None = None
     tls_client_policy: str = ""
     tls_required: bool = False
+    tls_min_version: ssl.TLSVersion | None = None
     allow_ext_compatible: bool = False
     allow_sub_ext_compatible: bool = False
     auth_addresses: tuple[str, ...] = ()
@@ -91,6 +94,8 @@ class NsqdOptions:
         context.load_cert_chain(self.tls_cert, self.tls_key)
         if self.redesigned:
             context.maximum_version = ssl.TLSVersion.TLSv1_2
+        if self.tls_min_version is not None:
+            context.minimum_version = self.tls_min_version
         if self.tls_root_ca is not None:
             context.load_verify_locations(self.tls_root_ca)
         if self.tls_client_policy == "require":

@@ -16,13 +16,20 @@ from nsqsmart.embedded.nsqd.node import Scope
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.nsqd.server import Nsqd
 from nsqsmart.embedded.nsqd.telling import LookupdTeller
-from nsqsmart.embedded.serving.flags import Flag, address, duration, switch
+from nsqsmart.embedded.serving.flags import Flag, address, duration, switch, tls_version
 from nsqsmart.embedded.serving.program import COMMON, read_flags, run_until_signal, say
 from nsqsmart.names import Dialect
 
 _NAME = "nsqd"
 _RARE_COLLECTIONS = (100_000, 50, 1000)
 _IGNORED = "accepted and ignored"
+
+
+def _no_statsd(_text: str) -> str:
+    """Whoever waits for statistics shall not wait for ever."""
+    raise ValueError("this stand-in sends no statistics: leave the flag out, and ask /stats")
+
+
 FLAGS = {
     **COMMON,
     "tcp-address": Flag(address, "host:port for clients (default 127.0.0.1:4150)"),
@@ -30,8 +37,8 @@ FLAGS = {
     "https-address": Flag(address, "host:port for HTTPS clients (default 127.0.0.1:4152)"),
     "lookupd-tcp-address": Flag(address, "an nsqlookupd to register with", repeatable=True),
     "broadcast-address": Flag(str, "the host that is told to lookup daemons"),
-    "broadcast-tcp-port": Flag(int, _IGNORED),
-    "broadcast-http-port": Flag(int, _IGNORED),
+    "broadcast-tcp-port": Flag(int, "the TCP port that is told (default: where it listens)"),
+    "broadcast-http-port": Flag(int, "the HTTP port that is told (default: where it listens)"),
     "data-path": Flag(Path, "where topics and messages are kept (default: the working directory)"),
     "node-id": Flag(int, "the node's part of message ids"),
     "worker-id": Flag(int, "the same"),
@@ -56,20 +63,22 @@ FLAGS = {
     "tls-root-ca-file": Flag(Path, "who signs certificates of clients"),
     "tls-client-auth-policy": Flag(str, "require or require-verify"),
     "tls-required": Flag(switch, "refuse clients without TLS", switch=True),
-    "tls-min-version": Flag(str, _IGNORED),
+    "tls-min-version": Flag(tls_version, "the oldest TLS: tls1.0 to tls1.3"),
     "snappy": Flag(switch, "offer snappy (default true)", switch=True),
     "deflate": Flag(switch, "offer deflate (default true)", switch=True),
     "max-deflate-level": Flag(int, "the highest level (default 6)"),
     "auth-http-address": Flag(auth_server, "an auth server", repeatable=True),
     "allow-ext-compatible": Flag(switch, "drop internal headers on plain topics", switch=True),
     "allow-sub-ext-compatible": Flag(switch, "let plain clients read extended topics", switch=True),
-    "statsd-address": Flag(str, _IGNORED),
+    "statsd-address": Flag(_no_statsd, "refused: it sends no statistics, ask /stats"),
     "e2e-processing-latency-percentile": Flag(str, _IGNORED, repeatable=True),
 }
 _OPTIONS = {
     "tcp-address": "tcp_address",
     "http-address": "http_address",
     "broadcast-address": "broadcast_address",
+    "broadcast-tcp-port": "broadcast_tcp_port",
+    "broadcast-http-port": "broadcast_http_port",
     "data-path": "data_path",
     "node-id": "node_id",
     "worker-id": "node_id",
@@ -92,6 +101,7 @@ _OPTIONS = {
     "tls-root-ca-file": "tls_root_ca",
     "tls-client-auth-policy": "tls_client_policy",
     "tls-required": "tls_required",
+    "tls-min-version": "tls_min_version",
     "snappy": "snappy",
     "deflate": "deflate",
     "max-deflate-level": "max_deflate_level",

@@ -7,6 +7,7 @@ abbreviations, and importing this costs nothing.
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,14 @@ _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
 _MAX_PORT = 65535
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+_TLS_VERSIONS = {
+    "tls1.0": ssl.TLSVersion.TLSv1,
+    "tls1.1": ssl.TLSVersion.TLSv1_1,
+    "tls1.2": ssl.TLSVersion.TLSv1_2,
+    "tls1.3": ssl.TLSVersion.TLSv1_3,
+}
 
 
 class FlagError(Exception):
@@ -87,6 +96,14 @@ def duration(text: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError("not a duration, as 250ms or 1m30s")
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def tls_version(text: str) -> ssl.TLSVersion:
+    """``tls1.0`` to ``tls1.3``."""
+    found = _TLS_VERSIONS.get(text)
+    if found is None:
+        raise ValueError(f"none of {', '.join(_TLS_VERSIONS)}")
+    return found
 
 
 def address(text: str) -> tuple[str, int]:
