@@ -10,6 +10,7 @@ from nsqsmart import Admin, AdminConfig, NsqError
 from nsqsmart.cli import flags
 from nsqsmart.cli.doctor_advice import (
     advertised,
+    incomplete,
     mixed,
     not_permitted,
     odd_clock,
@@ -144,9 +145,18 @@ class Doctor:
         detail = plural(picture.partition_num, "partition") if picture.partition_num else "original"
         advice = f"partitions {missing} have no leader: is an nsqd down?" if missing else ""
         self._add(f"topic {name}", detail, advice)
+        self._count_replicas(name)
         if self._authorized:
             for target in picture.targets:
                 self._permission(name, target.name, target.partition)
+
+    def _count_replicas(self, topic: str) -> None:
+        """Whether every partition has as many copies as it should."""
+        for each in self._admin.replicas(topic):
+            if each.wanted > 1 and each.in_sync is not None:
+                detail = f"{each.in_sync} of {each.wanted} in sync"
+                advice = "" if each.complete else incomplete(each.in_sync, each.wanted)
+                self._add(f"topic {topic} partition {each.partition} replicas", detail, advice)
 
     def _permission(self, topic: str, nsqd: str, partition: int | None) -> None:
         """Whether the secret lets this client publish."""

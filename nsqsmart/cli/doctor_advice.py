@@ -49,6 +49,14 @@ def not_permitted(topic: str, detail: str) -> str:
     return f"nsqd refuses a publish to {topic}: {detail}"
 
 
+def incomplete(in_sync: int, wanted: int) -> str:
+    """Advice for a partition that has fewer copies than it should."""
+    return (
+        f"{in_sync} of {wanted} nodes have all of it: start the nsqd that is missing, and restart "
+        "no other one before all are in sync again, or accepted messages may be lost"
+    )
+
+
 def paused(topic: str, channel: str | None) -> str:
     """Advice for what delivers nothing because somebody paused it."""
     what = f"topic unpause {topic}" if channel is None else f"channel unpause {topic} {channel}"

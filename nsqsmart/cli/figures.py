@@ -14,6 +14,8 @@ class Row:
     """A channel, or a topic without one, over all servers or of one partition.
 
     ``ingress`` and ``egress`` are messages a second, None where there is nothing to compare with.
+    ``in_sync`` of ``replicas`` nodes have all of it, or of the partition that lacks most; None
+    where that is not known, or was not asked.
     """
 
     topic: str
@@ -31,6 +33,8 @@ class Row:
     ingress: float | None = None
     egress: float | None = None
     paused: bool = False
+    in_sync: int | None = None
+    replicas: int | None = None
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -41,7 +45,7 @@ class Row:
         """As JSON, without what is not known."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
-    def cells(self, *, partitions: bool, moving: bool) -> list[Cell]:
+    def cells(self, *, partitions: bool, moving: bool, replicas: bool = False) -> list[Cell]:
         """As a line of a table."""
         place: list[Cell] = [self.topic]
         if partitions:
@@ -49,7 +53,13 @@ class Row:
         name = None if self.channel is None else self.channel + (" (paused)" if self.paused else "")
         figures: list[Cell] = [self.depth, self.backend_depth, self.in_flight, self.deferred]
         figures += [self.requeue_count, self.timeout_count, self.message_count, self.clients]
-        return [*place, name, *figures, *([self.ingress, self.egress] if moving else [])]
+        rates: list[Cell] = [self.ingress, self.egress] if moving else []
+        return [*place, name, *figures, *([self._copies()] if replicas else []), *rates]
+
+    def _copies(self) -> Cell:
+        if self.replicas is None:
+            return None
+        return f"{'?' if self.in_sync is None else self.in_sync}/{self.replicas}"
 
 
 _SUMMED = (
@@ -86,6 +96,20 @@ def _single(topics: Iterable[Any], *, by_partition: bool) -> Iterator[Row]:
         for each in entry.channels:
             figures = {name: getattr(each, name) for name in _SUMMED}
             yield Row(*place, each.channel, **figures, paused=each.paused)
+
+
+def with_replicas(rows: list[Row], found: Mapping[str, Iterable[Any]]) -> list[Row]:
+    """The rows with what :meth:`nsqsmart.Admin.replicas` gave for their topics."""
+    return [_replicated(row, list(found.get(row.topic, ()))) for row in rows]
+
+
+def _replicated(row: Row, found: list[Any]) -> Row:
+    own = [each for each in found if row.partition in (None, each.partition)]
+    if not own:
+        return row
+    # What is not known comes first: of it nobody can say that it is complete.
+    worst = min(own, key=lambda each: -1 if each.in_sync is None else each.in_sync)
+    return replace(row, in_sync=worst.in_sync, replicas=worst.wanted)
 
 
 def rates(rows: list[Row], before: Mapping[Any, Row], seconds: float) -> list[Row]:

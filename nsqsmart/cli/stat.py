@@ -6,26 +6,27 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 
 from nsqsmart import Admin, AdminConfig
 from nsqsmart.cli import flags
 from nsqsmart.cli.exits import RETRY_LATER
-from nsqsmart.cli.figures import Row, rates, rows_of
+from nsqsmart.cli.figures import Row, rates, rows_of, with_replicas
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.progress import is_watched
 from nsqsmart.cli.tables import table
 from nsqsmart.cli.waiting import pause
-from nsqsmart.errors import ConfigError
+from nsqsmart.errors import ConfigError, TopicNotExist, TransportError
 from nsqsmart.names import check_channel, check_topic
 
 _HEAD_EVERY = 25
 _ABOUT = """\
 Print depths and counts of every topic and channel, once, or every --interval with rates. depth is
 what waits: of an original nsqd without what is in flight or deferred, of a redesigned one
-everything that is not finished, as the servers count it.
+everything that is not finished, as the servers count it. With TOPIC or --partitions it says how
+many replicas of a redesigned partition have all of it, as in-sync 2/3.
 """
 
 
@@ -61,6 +62,8 @@ def run(chosen: argparse.Namespace) -> int:
         while True:
             now, found = monotonic(), admin.stats(topic, channel)
             rows = rows_of(found, by_partition=chosen.partitions)
+            if topic or chosen.partitions:
+                rows = with_replicas(rows, _replicas(admin, rows))
             if topic and not rows and not found.unreachable:
                 where = f"channel {channel!r} of topic {topic!r}" if channel else f"topic {topic!r}"
                 raise ConfigError(f"no nsqd has the {where}: nsqsmart lookup lists what there is")
@@ -77,6 +80,15 @@ def run(chosen: argparse.Namespace) -> int:
             before, since = {row.place: row for row in rows}, now
             pause(interval)
     return 0 if complete else RETRY_LATER
+
+
+def _replicas(admin: Admin, rows: list[Row]) -> dict[str, list[Any]]:
+    """Those of every topic; a topic that is deleted meanwhile has none."""
+    found: dict[str, list[Any]] = {}
+    for topic in {row.topic for row in rows}:
+        with suppress(TopicNotExist, TransportError):
+            found[topic] = admin.replicas(topic)
+    return found
 
 
 def _names(chosen: argparse.Namespace) -> tuple[str | None, str | None]:
@@ -123,9 +135,10 @@ def _show_json(rows: list[Row], missing: list[dict[str, str]]) -> None:
 def _lines(rows: list[Row], missing: list[dict[str, str]]) -> list[str]:
     partitions = any(row.leader is not None for row in rows)
     moving = any(row.ingress is not None for row in rows)
+    replicas = any(row.replicas is not None for row in rows)
     head = ["topic", *(["partition", "leader"] if partitions else []), "channel"]
     head += ["depth", "disk", "in-flight", "deferred", "requeued", "timed-out", "messages"]
-    head += ["clients", *(["in/s", "out/s"] if moving else [])]
-    cells = [row.cells(partitions=partitions, moving=moving) for row in rows]
+    head += ["clients", *(["in-sync"] if replicas else []), *(["in/s", "out/s"] if moving else [])]
+    cells = [row.cells(partitions=partitions, moving=moving, replicas=replicas) for row in rows]
     said = [f"no figures from {each['nsqd']}: {each['reason']}" for each in missing]
     return [*(table(head, cells) if rows else ["no topics"]), *said]

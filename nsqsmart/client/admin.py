@@ -15,6 +15,7 @@ from nsqsmart.net.handshake import make_greeting
 from nsqsmart.policy.administration import TopicWish
 from nsqsmart.policy.node_answers import NodeInfo, describe
 from nsqsmart.policy.positions import Position, position_text
+from nsqsmart.policy.replica_answers import Replicas
 from nsqsmart.policy.stats_answers import Stats
 from nsqsmart.policy.topology import Topology
 
@@ -104,6 +105,15 @@ class Admin:
         if channel is not None:
             check_channel(channel)
         return self._look("stats()").stats(topic, channel)
+
+    def replicas(self, topic: str) -> list[Replicas]:
+        """How many nodes have all of each partition of *topic*, sorted by partition.
+
+        Asks the leader of each. Empty on an original cluster, which has no replicas. Raises
+        TopicNotExist for a topic that no lookup knows.
+        """
+        check_topic(topic)
+        return self._look("replicas()").replicas(topic)
 
     def probe(self, nsqd: str, topic: str | None = None, partition: int | None = None) -> Probe:
         """Try to connect to *nsqd*, ``"host:port"`` as :meth:`nodes` names it, as a client does.

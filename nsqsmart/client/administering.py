@@ -21,8 +21,9 @@ from nsqsmart.names import Address, Dialect
 from nsqsmart.net.admin_http import AdminHttp
 from nsqsmart.net.lookup import READ
 from nsqsmart.policy.administration import Answer, Operation, Verdict, failure, judge
-from nsqsmart.policy.lookup_answers import TopicState
+from nsqsmart.policy.lookup_answers import Node, TopicState
 from nsqsmart.policy.node_answers import Listed, parse_listing, parse_topics, unite
+from nsqsmart.policy.replica_answers import Replicas, parse_in_sync
 from nsqsmart.policy.stats_answers import Stats, TopicStats, Unreachable, choose, parse_stats
 from nsqsmart.policy.topology import Refused, Target, Topology
 
@@ -122,6 +123,28 @@ class Errand:
                 except DiscoveryError as error:
                     unreachable.append(Unreachable(nsqd, str(error)))
         return Stats(choose(entries, topic, channel), tuple(unreachable))
+
+    def replicas(self, topic: str) -> list[Replicas]:
+        """Those of every partition, as its leader counts them; [] on an original cluster."""
+        picture = self.topology(topic)
+        if picture.state is TopicState.UNKNOWN:
+            raise unknown(topic)
+        wanted, found = picture.meta.replicas, []
+        with self._http(_STATS_PATIENCE) as http:
+            for number in range(picture.partition_num):
+                leader = picture.leaders.get(number)
+                name = str(leader.address) if leader else ""
+                count = self._count_in_sync(http, leader, topic, number) if leader else None
+                found.append(Replicas(number, name, wanted, count))
+        return found
+
+    def _count_in_sync(self, http: AdminHttp, leader: Node, topic: str, number: int) -> int | None:
+        query = (("topic", topic), ("partition", str(number)))
+        server = http_address(leader, self._config)
+        try:
+            return parse_in_sync(*http.get(server, "/coordinator/stats", query), topic, number)
+        except DiscoveryError:
+            return None
 
     # ------------------------------------------------------------------- an original cluster
 

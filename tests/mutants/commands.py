@@ -207,4 +207,28 @@ COMMANDS: tuple[Mutant, ...] = (
         "the stand-in for nsqd tells lookups the port of --broadcast-tcp-port",
         ("tests/unit/embedded/test_nsqd_flags.py",),
     ),
+    Mutant(
+        "the-partition-that-lacks-least",
+        "nsqsmart/cli/figures.py",
+        "worst = min(own,",
+        "worst = max(own,",
+        "stat shows the in-sync replicas of the partition that lacks most",
+        ("tests/rooms/cli/test_replicas.py",),
+    ),
+    Mutant(
+        "a-missing-replica-is-well",
+        "nsqsmart/policy/replica_answers.py",
+        "return self.in_sync is None or self.in_sync >= self.wanted",
+        "return True",
+        "doctor fails where a replica is missing",
+        ("tests/rooms/cli/test_replicas.py",),
+    ),
+    Mutant(
+        "in-sync-of-another-partition",
+        "nsqsmart/policy/replica_answers.py",
+        'if entry.get("name") == topic and entry.get("partition") == partition:',
+        "if True:",
+        "the in-sync replicas are those of the partition that was asked about",
+        ("tests/unit/policy/test_replica_answers.py",),
+    ),
 )

@@ -52,6 +52,13 @@ class ClusterHosting:
         slots = list(self._topology.slots.values())
         return [slot.shard for slot in slots if self._nsqd in slot.replicas]
 
+    def in_sync(self, topic: str, partition: int) -> list[str]:
+        """As far as the coordinator knows: a member that died is one until it is missed."""
+        slot = self._topology.slots.get((topic, partition))
+        if slot is None or self._nsqd not in slot.replicas:
+            return []
+        return sorted(member.node.distributed_id for member in list(slot.in_sync))
+
     def create(self, topic: str, partition: int, *, extended: bool) -> bool:  # noqa: ARG002 - the interface has it
         """Not here."""
         return False

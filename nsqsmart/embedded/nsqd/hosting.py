@@ -61,6 +61,9 @@ class RedesignedHosting(Protocol):
     def local(self) -> list[RedesignedShard]:
         """Everything that is here."""
 
+    def in_sync(self, topic: str, partition: int) -> list[str]:
+        """The ids of the nodes that have all of the partition; [] if it is not here."""
+
     def create(self, topic: str, partition: int, *, extended: bool) -> bool:
         """INTERNAL_CREATE_TOPIC; whether it worked."""
 
@@ -176,6 +179,10 @@ class StandaloneTopics:
     def local(self) -> list[RedesignedShard]:
         """Every partition."""
         return list(self._shards.values())
+
+    def in_sync(self, topic: str, partition: int) -> list[str]:  # noqa: ARG002 - the interface has it
+        """There are no replicas."""
+        return []
 
     def create(self, topic: str, partition: int, *, extended: bool) -> bool:
         """A partition; an existing one stays as it is."""

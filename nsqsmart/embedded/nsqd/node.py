@@ -17,6 +17,7 @@ from nsqsmart.embedded.serving.loop import Loop
 from nsqsmart.wire.identify_server import Policy
 
 _SECOND = 1000
+_RPC_PORT_OFFSET = 2
 
 
 class Served(Protocol):
@@ -75,6 +76,13 @@ class Node:
         self._connections: set[Served] = set()
         self._numbers = count(1)
         self._lock = threading.Lock()
+
+    @property
+    def distributed_id(self) -> str:
+        """How the nodes of a coordinated cluster name it: host, RPC port, TCP port, number."""
+        options = self.options
+        rpc = self.tcp_port + _RPC_PORT_OFFSET
+        return f"{options.broadcast_address}:{rpc}:{self.tcp_port}:{options.node_id}"
 
     def introduction(self) -> dict[str, Any]:
         """What it tells a lookup daemon of itself (protocol 7.6)."""

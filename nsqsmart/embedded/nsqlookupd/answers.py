@@ -11,7 +11,6 @@ from nsqsmart.embedded.serving.http import HttpError
 
 NO_CHANNEL = "Topic has no channel, should init at least one for the new topic"
 KEY_NOT_FOUND = "Key not found"
-_RPC_PORT_OFFSET = 2
 _NOBODY = TopicMeta(name="", partitions=0, replicas=0)
 
 
@@ -30,10 +29,8 @@ def describe(nsqd: Nsqd) -> dict[str, Any]:
 
 def peer(nsqd: Nsqd) -> dict[str, Any]:
     """A node, as /lookup lists it."""
-    node, known = nsqd.node, describe(nsqd)
-    host, worker = node.options.broadcast_address, node.options.node_id
-    distributed = f"{host}:{node.tcp_port + _RPC_PORT_OFFSET}:{node.tcp_port}:{worker}"
-    return {"id": known["remote_address"], **known, "distributed_id": distributed}
+    known = describe(nsqd)
+    return {"id": known["remote_address"], **known, "distributed_id": nsqd.node.distributed_id}
 
 
 def describe_meta(meta: TopicMeta) -> dict[str, Any]:

@@ -64,7 +64,8 @@ def test_messages_are_found_by_number_id_and_offset(cluster, connect, ask) -> No
     assert ask("GET", "/message/stats")[1].startswith("topic t channel c \ninflight 0, ")
     assert ask("GET", "/message/historystats") == (200, {"hourly_pub_size": [0] * 22})
     assert ask("GET", "/serverstats")[1]["health"] == "OK"
-    assert ask("GET", "/coordinator/stats")[1]["topic_coord_stats"] == []
+    (replicas,) = ask("GET", "/coordinator/stats")[1]["topic_coord_stats"]
+    assert (replicas["name"], replicas["partition"], len(replicas["isr_stats"])) == ("t", 0, 2)
     for path in ("/message/trace/enable", "/message/trace/disable", "/channel/fixconfirmed"):
         assert ask("POST", path) == (200, "")
 

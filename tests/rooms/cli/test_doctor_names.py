@@ -47,10 +47,15 @@ def test_an_nsqd_that_hangs(advice, hung):
     assert "it hangs: look whether the nsqd is stopped" in said
 
 
-def test_an_nsqd_that_hangs_behind_a_lookup(cluster, advice):
-    cluster.hang(cluster.nsqds[0])
-    code, said = advice(cluster.url)
-    cluster.wake(cluster.nsqds[0])
+@pytest.mark.parametrize(
+    "options", [{"dialect": "original"}, {"dialect": "redesigned", "election_delay": 60}]
+)
+def test_an_nsqd_that_hangs_behind_a_lookup(advice, options):
+    # Nobody misses the hung one before it is asked, however late that is.
+    with Cluster(**options) as cluster:
+        cluster.hang(cluster.nsqds[0])
+        code, said = advice(cluster.url)
+        cluster.wake(cluster.nsqds[0])
     assert code == 1
     assert "it hangs: look whether the nsqd is stopped" in said
 

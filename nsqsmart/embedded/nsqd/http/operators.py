@@ -162,15 +162,36 @@ class Operators(ChannelPaths):
             "server_pub_failed": 0,
         }
 
-    def coordinator_stats(self, request: Request) -> dict[str, Any]:  # noqa: ARG002 - the interface has it
-        """How replication goes: here nothing ever fails that is counted."""
+    def coordinator_stats(self, request: Request) -> dict[str, Any]:
+        """How replication goes: here nothing ever fails that is counted.
+
+        Of a partition that is named, and is here, the members that are in sync.
+        """
         if not self._hosting.coordinated:
             raise HttpError(500, "Coordinator is disabled.")
         return {
             "rpc_stats": dict.fromkeys(_RPC_STATS, 0),
             "ErrStats": {**dict.fromkeys(_ERROR_STATS, 0), "OtherCoordErrs": {}},
-            "topic_coord_stats": [],
+            "topic_coord_stats": self._coordinated(request),
         }
+
+    def _coordinated(self, request: Request) -> list[dict[str, Any]]:
+        topic, number = request.query.get("topic", ""), request.query.get("partition", "")
+        if not topic or not number.isdecimal():
+            return []
+        members = self._hosting.in_sync(topic, int(number))
+        if not members:
+            return []
+        stats = [{"hostname": "", "node_id": each} for each in members]
+        return [
+            {
+                "node": self._node.distributed_id,
+                "name": topic,
+                "partition": int(number),
+                "isr_stats": stats,
+                "catchup_stats": [],
+            }
+        ]
 
     # --------------------------------------------------------------------------------- channels
 
