@@ -82,6 +82,7 @@ class Engine:
         self.watching = False
         self.reached = False
         self.late_answers = 0
+        self._refusals = Seldom()
         self.violations: Counter[int | None] = Counter()
         """Messages out of order, by partition."""
         self._on_stop = on_stop
@@ -227,7 +228,10 @@ class Engine:
     def on_refusal(self, error: ServerError) -> None:
         """An answer came too late for the server; it will deliver the message again."""
         self.late_answers += 1
-        log.info("%s: %s", self.topic, error.code, extra=facts(self.topic, channel=self.channel))
+        if (times := self._refusals.tell()) is not None:
+            about = facts(self.topic, channel=self.channel)
+            text = "%s: %s (%d refused since the last line)"
+            log.info(text, self.topic, error, times, extra=about)
 
     def on_dirty(self, outbox: Outbox) -> None:
         """Acknowledgements wait: a worker out of work, or the ticker, will send them."""

@@ -24,6 +24,8 @@ _FIRST_PAUSE = 0.1
 _MAX_PAUSE_ORIGINAL = 60.0
 # A crashed leader is replaced after 20 to 30 s (cluster 5.1): stay close.
 _MAX_PAUSE_REDESIGNED = 2.0
+# So long a subscription lasts, and at least as long as the pause before it, to count as a success.
+_STEADY = 1.0
 _LOOKUP_BUDGET = 10.0
 _LONGEST_SLEEP = 3600.0
 _AFTER_A_BUG = 1.0
@@ -51,6 +53,15 @@ class _Failing(NamedTuple):
     times: int
     next_try: float
     address: Address
+    pause: float
+
+
+class _Begun(NamedTuple):
+    """A subscription that the server took, and how often it had failed before."""
+
+    at: float
+    times: int
+    pause: float
 
 
 class Keeper:
@@ -72,6 +83,7 @@ class Keeper:
         self._changed = threading.Condition(threading.Lock())  # guards all below
         self._kept: dict[Place, Keepable] = {}
         self._failing: dict[Place, _Failing] = {}
+        self._begun: dict[Place, _Begun] = {}
         self._refused: set[Refused] = set()
         self._look = True
         self._ask_again_at = 0.0
@@ -95,9 +107,12 @@ class Keeper:
             self._thread.join(max(0.0, deadline - monotonic()))
 
     def established(self, subscription: Keepable) -> None:
-        """The server took the subscription: its failures are forgotten."""
+        """The server took the subscription: its failures are forgotten, if it lasts."""
+        place = place_of(subscription.target)
         with self._changed:
-            self._failing.pop(place_of(subscription.target), None)
+            failing = self._failing.pop(place, None)
+            known = (failing.times, failing.pause) if failing else (0, 0.0)
+            self._begun[place] = _Begun(monotonic(), *known)
 
     def lost(self, subscription: Keepable, *, moved: bool) -> None:
         """A subscription ended; *moved*: look up again before the next try."""
@@ -107,15 +122,27 @@ class Keeper:
             if self._kept.get(place) is not subscription:
                 return
             del self._kept[place]
-            times = self._failing[place].times + 1 if place in self._failing else 1
+            times = self._failures_before(place) + 1
             longest = _MAX_PAUSE_ORIGINAL if target.partition is None else _MAX_PAUSE_REDESIGNED
             pause = min(longest, _FIRST_PAUSE * 2.0 ** min(times - 1, 20))
             next_try = monotonic() + uniform(pause / 2, pause)  # noqa: S311
-            self._failing[place] = _Failing(times, next_try, target.address)
+            self._failing[place] = _Failing(times, next_try, target.address, pause)
             if moved:
                 self._look = True
                 self._refused.add(Refused(target.partition, target.address))
             self._changed.notify_all()
+
+    def _failures_before(self, place: Place) -> int:
+        """How often in a row it had failed, as far as it is not forgotten.
+
+        Who takes every SUB and ends the connection behind it would be dialled without a pause.
+        """
+        if place in self._failing:
+            return self._failing[place].times
+        begun = self._begun.pop(place, None)
+        if begun is None or monotonic() - begun.at >= max(_STEADY, begun.pause):
+            return 0
+        return begun.times
 
     def _run(self) -> None:
         while self._wait():
@@ -211,9 +238,11 @@ class Keeper:
                     due.append((place, target))
                 elif kept is not None and kept.target.address != target.address:
                     moved.append(kept)
-            for place in [place for place in self._failing if place not in wanted]:
-                # Nobody lists it any more: nothing to dial until somebody does.
-                del self._failing[place]
+            # Nobody lists the others any more: nothing to dial until somebody does.
+            self._failing = {
+                place: each for place, each in self._failing.items() if place in wanted
+            }
+            self._begun = {place: each for place, each in self._begun.items() if place in wanted}
         for subscription in moved:
             subscription.hang_up()
         for place, target in due:

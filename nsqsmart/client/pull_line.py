@@ -11,6 +11,7 @@ from nsqsmart.client.delivery import Holder
 from nsqsmart.client.facts import facts_at
 from nsqsmart.client.message import Message
 from nsqsmart.client.pull_hand import Hand, PullReport
+from nsqsmart.client.seldom import Seldom
 from nsqsmart.client.standing import pass_gate
 from nsqsmart.client.subscribing import permanent_error
 from nsqsmart.client.wish import Wish
@@ -50,6 +51,7 @@ class PullLine:
         self.heard_at = monotonic()
         self._intake = Intake(connection, wish.decoder(self), self, wish.config.write_timeout)
         self._line, self._hand = wish.line(connection), Hand()
+        self._refusals = Seldom()
         self.gate: Gate | None = None
         self._rdy, self._waiting = 0, list[Message]()
         self._asked, self._surplus = 0, Surplus(grant.msg_timeout)
@@ -262,8 +264,11 @@ class PullLine:
 
     def on_refusal(self, error: ServerError) -> None:
         """From the intake."""
-        if self._hand.refuse(refused_id(error)):
-            log.info("%s: %s", self.describe(), error, extra=facts_at(self))
+        if not self._hand.refuse(refused_id(error)):
+            return
+        if (times := self._refusals.tell()) is not None:
+            text = "%s: %s (%d refused since the last line)"
+            log.info(text, self.describe(), error, times, extra=facts_at(self))
 
     def on_close_wait(self) -> None:
         """From the intake."""

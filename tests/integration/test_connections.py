@@ -14,6 +14,7 @@ from time import monotonic
 import pytest
 
 import nsqsmart
+from nsqsmart.client import keeper as keeper_module
 from nsqsmart.embedded import Cluster
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE, RESPONSE, encode_frame
 from tests.conftest import open_sockets, our_threads
@@ -295,6 +296,46 @@ def test_a_fin_that_came_too_late_is_counted_and_the_connection_stays():
             eventually(lambda: handled.bodies() == [b"x", b"next"])
             assert consumer._engine.late_answers == 1
         assert nsqd.accepted == 1
+
+
+@pytest.mark.parametrize("pulls", [False, True])
+def test_a_flood_of_refusals_is_a_line_and_a_count(pulls, caplog):
+    caplog.set_level("INFO", "nsqsmart")
+    reason = b"E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight"
+
+    def speak(talk: Talk) -> None:
+        assert talk.line().startswith(b"FIN ")
+        talk.send(encode_frame(ERROR, reason) * 500 + message_frame(2, b"next"))
+
+    with Peer(subscribed(lambda line: None, message_frame(1), speak=speak)) as nsqd:
+        if pulls:
+            with nsqsmart.PullSubscription(nsqd.url, "t", "c") as source:
+                for _ in range(2):
+                    assert source.finish(source.pull(timeout=10)) == 1
+                assert len(source.close().refused) == 500
+        else:
+            handled = Handled()
+            with consume(nsqd.url, handled) as consumer:
+                eventually(lambda: handled.bodies() == [b"x", b"next"])
+                eventually(lambda: consumer._engine.late_answers == 500)
+    assert sum("E_FIN_FAILED" in each.getMessage() for each in caplog.records) == 1
+
+
+def test_who_takes_every_sub_and_ends_it_is_dialled_ever_more_rarely(monkeypatch):
+    """Or it is 12 connections a second, for as long as it goes on."""
+    pauses: list[float] = []
+    monkeypatch.setattr(
+        keeper_module, "uniform", lambda low, high: pauses.append(high) or high / 100
+    )
+
+    def script(talk: Talk) -> None:
+        talk.greet()
+        assert talk.line().startswith(b"SUB")
+        talk.ok()
+
+    with Peer(script) as nsqd, consume(nsqd.url, Handled()):
+        eventually(lambda: len(pauses) >= 6)
+    assert pauses[:6] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2]
 
 
 def test_more_than_rdy_allows_is_handled_like_the_rest():

@@ -398,4 +398,20 @@ CONSUMING: tuple[Mutant, ...] = (
         "the order of a partition is checked over its connections",
         ("tests/unit/client/test_lanes.py::test_what_came_on_the_connection_before_is_known",),
     ),
+    Mutant(
+        "a-sub-is-a-success-at-once",
+        "nsqsmart/client/keeper.py",
+        "        if begun is None or monotonic() - begun.at >= max(_STEADY, begun.pause):",
+        "        if True or begun is None:",
+        "who takes every SUB and ends the connection behind it is dialled ever more rarely",
+        ("tests/unit/client/test_keeper.py::test_pauses_grow_until_it_is_established",),
+    ),
+    Mutant(
+        "every-refusal-is-a-line",
+        "nsqsmart/client/engine.py",
+        "        if (times := self._refusals.tell()) is not None:",
+        "        if times := 1:",
+        "a flood of E_FIN_FAILED is logged at a bounded rate",
+        ("tests/integration/test_connections.py::test_a_flood_of_refusals_is_a_line_and_a_count",),
+    ),
 )

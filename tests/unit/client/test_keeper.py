@@ -122,6 +122,8 @@ def test_a_lost_one_is_begun_again_and_the_others_stay(world):
 def test_pauses_grow_until_it_is_established(world, monkeypatch):
     longest = []
     monkeypatch.setattr(keeper_module, "uniform", lambda low, high: longest.append(high) or 0.0)
+    now = monotonic()
+    monkeypatch.setattr(keeper_module, "monotonic", lambda: now)
     world.directory.draw({0: "a"})
     world.keeper.start()
 
@@ -135,8 +137,17 @@ def test_pauses_grow_until_it_is_established(world, monkeypatch):
     lose(10)
     assert longest == [0.01 * 2**n for n in range(8)] + [2.0, 2.0]
     world.keeper.established(world.begun[-1])
+    # It lasts as long as what counts as steady, and as the pause before it.
+    now += 2.5
     lose(1)
     assert longest[-1] == 0.01
+    # Who takes each SUB and ends the connection at once, or soon, is no success.
+    for expected, lasts in ((0.02, 0.0), (0.04, 0.9), (0.08, 0.9), (0.01, 1.1), (0.02, 0.9)):
+        world.keeper.established(world.begun[-1])
+        now += lasts
+        lose(1)
+        assert longest[-1] == expected
+    monkeypatch.setattr(keeper_module, "monotonic", monotonic)
 
 
 def test_an_original_node_may_be_left_alone_for_longer(world, monkeypatch):
