@@ -183,7 +183,9 @@ INSTRUMENTS: Final[Mapping[str, Instrument]] = {
         "counter", (*_CHANNEL, "partition"), "Messages out of order; it must stay 0."
     ),
     "blocked_partitions": Instrument(
-        "gauge", _CHANNEL, "Partitions held by a message that has failed ten times or more."
+        "gauge",
+        _CHANNEL,
+        "Partitions held by a message that has failed or timed out ten times or more.",
     ),
 }
 """Every metric, by its name without the prefix ``nsqsmart_``."""

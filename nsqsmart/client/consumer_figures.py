@@ -56,7 +56,8 @@ class ConsumerFigures:
             "finished": counts.finished - counts.given_up,
             "requeued": counts.requeued,
             "gave_up": counts.given_up,
-            "expired": sum(tally.expired for tally in engine.crew.tallies),
+            "expired": engine.holdings.expired
+            + sum(tally.expired for tally in engine.crew.tallies),
             "settle_failed": engine.late_answers,
         }
         yield Figure("messages_received_total", names, engine.received)

@@ -28,12 +28,11 @@ class Holdings:
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._changed = threading.Condition(threading.Lock())  # guards the five below
+        self._changed = threading.Condition(threading.Lock())  # guards the six below
         self._held: set[Message] = set()
         self._counts: Counter[object] = Counter()  # of them, by subscription
         self._busy: dict[Message, int] = {}  # those in a with block, and its thread
-        self.finished = 0
-        self.requeued = 0
+        self.finished = self.requeued = self.expired = 0
 
     def take(self, message: Message) -> None:
         """From now on somebody else answers for *message*."""
@@ -66,6 +65,7 @@ class Holdings:
         with self._changed:
             self.finished += message.finished
             self.requeued += message._slows is not None
+            self.expired += not message.finished and message._slows is None
             self._end_block(message)
         if message._slows is None and self._listener.watching:
             self._listener.on_result(message, ok=True)
@@ -104,6 +104,7 @@ class Holdings:
             for message in list(self._held):
                 if self._is_over(message):
                     self._forget(message)
+                    self.expired += 1
                     ended.append(message)
         for message in ended:
             message._subscription.forget(message)

@@ -51,7 +51,7 @@ class PullLine:
         self.heard_at = monotonic()
         self._intake = Intake(connection, wish.decoder(self), self, wish.config.write_timeout)
         self._line, self._hand = wish.line(connection), Hand()
-        self._refusals = Seldom()
+        self._refusals, self._timeouts, self._timed_out = Seldom(), Seldom(), 0
         self.gate: Gate | None = None
         self._rdy, self._waiting = 0, list[Message]()
         self._asked, self._surplus = 0, Surplus(grant.msg_timeout)
@@ -96,6 +96,7 @@ class PullLine:
         now = monotonic()
         if self._waiting and self._waiting[0].deadline <= now:
             self._waiting = self._hand.without_expired(self._waiting, now)
+            self._tell_expired()
         if len(self._waiting) < most:
             self._gather(most, 0.0 if self._waiting else deadline)
         elif now >= self.heard_at + _LOOK_EVERY:
@@ -153,7 +154,7 @@ class PullLine:
 
     def finish_all(self, messages: Sequence[Message]) -> int:
         """FIN of all of *messages* that are in time, in one piece; returns how many."""
-        fresh = self._hand.release(messages, self)
+        fresh = self._release(messages)
         if not fresh or not self._say(commands.fins(self._hand.ids(fresh))):
             return 0
         for message in fresh:
@@ -165,7 +166,7 @@ class PullLine:
 
     def requeue_all(self, messages: Sequence[Message], delay: float) -> int:
         """REQ of all of *messages* that are in time, in one piece; returns how many."""
-        fresh = self._hand.release(messages, self)
+        fresh = self._release(messages)
         for message in fresh:
             if message._life is not None:
                 # Before it leaves: it may be received again at once.
@@ -177,6 +178,26 @@ class PullLine:
             return 0
         self._hand.requeued += len(fresh)
         return len(fresh)
+
+    def _release(self, messages: Sequence[Message]) -> list[Message]:
+        """Those of *messages* that can be answered now."""
+        fresh = self._hand.release(messages, self)
+        self._tell_expired()
+        return fresh
+
+    def _tell_expired(self) -> None:
+        """Log of what was not answered in time, at once and then rarely."""
+        count = self._hand.expired - self._timed_out
+        self._timed_out += count
+        if count and (times := self._timeouts.tell(count)) is not None:
+            log.warning(
+                "%s: messages were not answered within %.3g s of their delivery, or of a touch, "
+                "and the server delivers them again (%d such since the last line)",
+                self.describe(),
+                self.msg_timeout,
+                times,
+                extra=facts_at(self),
+            )
 
     def touch_all(self, messages: Sequence[Message]) -> int:
         """TOUCH of all of *messages* that are in time, in one piece; returns how many."""

@@ -17,13 +17,13 @@ class Seldom:
         self._next = 0.0
         self._untold = 0
 
-    def tell(self) -> int | None:
-        """It happened again: how often since it was told last, or None if it is too early."""
+    def tell(self, count: int = 1) -> int | None:
+        """It happened *count* times: how often since it was told last, or None if too early."""
         now = monotonic()
         with self._lock:
-            self._untold += 1
+            self._untold += count
             if now < self._next:
                 return None
             self._next = now + self._pause
-            count, self._untold = self._untold, 0
-            return count
+            untold, self._untold = self._untold, 0
+            return untold

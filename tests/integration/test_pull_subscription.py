@@ -124,7 +124,7 @@ def test_what_is_not_answered_is_there_for_the_next_one(site):
         assert {message.body for message in rest}.isdisjoint({each.body for each in mine[:10]})
 
 
-def test_an_answer_that_the_server_refuses_is_named(site):
+def test_an_answer_that_the_server_refuses_is_named(site, caplog):
     """The server gives it to somebody else meanwhile: msg_timeout is 1 s, the answer forged."""
     topic, where = topic_of(site)
     fill(site, topic, where, [b"slow", b"fine"])
@@ -136,7 +136,10 @@ def test_an_answer_that_the_server_refuses_is_named(site):
         while not again:
             again = source.pull(1, timeout=10)
         assert again[0].id == slow.id
+        assert not caplog.records
         assert source.finish([slow]) == 0
+        (record,) = caplog.records
+        assert "messages were not answered within 1 s" in record.getMessage()
         assert source.finish(again) == 1
         forged = collect_forged(source, slow)
         report = source.drain()

@@ -414,4 +414,15 @@ CONSUMING: tuple[Mutant, ...] = (
         "a flood of E_FIN_FAILED is logged at a bounded rate",
         ("tests/integration/test_connections.py::test_a_flood_of_refusals_is_a_line_and_a_count",),
     ),
+    Mutant(
+        "pulled-timeouts-are-silent",
+        "nsqsmart/client/pull_line.py",
+        "        if count and (times := self._timeouts.tell(count)) is not None:",
+        "        if count and (times := self._timeouts.tell(count)) is None:",
+        "who pulls is told of messages that were not answered in time",
+        (
+            "tests/integration/test_pull_subscription.py"
+            "::test_an_answer_that_the_server_refuses_is_named",
+        ),
+    ),
 )

@@ -160,6 +160,12 @@ def test_with_blocks_are_waited_for(boss, source):
     eventually(lambda: boss.holdings.wait_idle(monotonic()) == [])
 
 
+def test_an_answer_that_comes_too_late_is_counted_as_that(boss, source):
+    source.late = True
+    assert not held(source).finish()
+    assert (boss.holdings.finished, boss.holdings.requeued, boss.holdings.expired) == (0, 0, 1)
+
+
 def test_what_is_held_is_counted_by_subscription(boss, source):
     other = Source(boss=boss)
     messages = [message_of(each) for each in (source, source, other)]
@@ -170,5 +176,6 @@ def test_what_is_held_is_counted_by_subscription(boss, source):
     expire(messages[2])
     boss.holdings.drop_expired()
     assert boss.holdings.counts() == {source: 1}
+    assert boss.holdings.expired == 1
     boss.holdings.give_back()
     assert boss.holdings.counts() == {}
