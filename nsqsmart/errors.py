@@ -183,8 +183,43 @@ class SubscribeError(NsqError):
         self.code = code
 
 
+class NotAuthorized(SubscribeError):
+    """AUTH is missing, failed, or does not permit this topic or channel."""
+
+
+class CannotBe(NsqError):
+    """Family: the topic or the servers are not as what was asked needs them.
+
+    ``hint`` is one line that says what to do, or ``""``; ``retryable`` tells that the same call may
+    succeed later.
+    """
+
+    retryable = False
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.hint = hint
+
+
+class TopicNotExist(CannotBe):
+    """No lookup knows the topic; a redesigned cluster does not create topics by itself."""
+
+    retryable = True
+
+
+class OrderingNotSupported(CannotBe):
+    """A key, a partition or ``ordered=True`` on a server without partitions."""
+
+
+class NotSupported(CannotBe):
+    """This server or topic cannot do what was asked (delay, headers, trace, offsets)."""
+
+
 class PublishError(NsqError):
     """A publish failed.
+
+    :class:`NotAuthorized` and what belongs to :class:`CannotBe` are PublishErrors too where they
+    end a publish, and nowhere else.
 
     Attributes:
         outcome: the worst :class:`Outcome` of all attempts.
@@ -221,16 +256,6 @@ class MessageRejected(PublishError):
     """The server will never take this message (size, name, header, trace id)."""
 
 
-class NotAuthorized(PublishError, SubscribeError):
-    """AUTH is missing, failed, or does not permit this topic or channel."""
-
-
-class TopicNotExist(PublishError):
-    """No lookup knows the topic; a redesigned cluster does not create topics by itself."""
-
-    retryable = True
-
-
 class TopicHasNoChannel(PublishError):
     """A redesigned cluster takes no writes for a topic without a channel."""
 
@@ -247,14 +272,6 @@ class PartitionCountChanged(PublishError):
     """The topic's partition count changed; keys map to other partitions from now on."""
 
     retryable = True
-
-
-class OrderingNotSupported(PublishError):
-    """``key=`` or ``partition=`` on a server without partitions."""
-
-
-class NotSupported(PublishError):
-    """This server or topic cannot do what was asked (delay, headers, trace)."""
 
 
 class PublishTimeout(PublishError, TimeoutError):

@@ -21,7 +21,7 @@ from nsqsmart import __version__
 from nsqsmart.cli.exits import INTERRUPTED, RETRY_LATER
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.streams import drop, open_missing
-from nsqsmart.errors import ConnectError, NsqError, PublishError, TransportError
+from nsqsmart.errors import CannotBe, ConnectError, NsqError, PublishError, TransportError
 
 _ABOUT = """\
 Publish to NSQ, consume from it and look at it. Every command has --help. Exit codes: 0 good, 1 a
@@ -101,7 +101,7 @@ def exit_code(error: BaseException) -> int:
     """75 where the same command may succeed later, else 1."""
     if isinstance(error, ConnectError):
         return 1 if error.permanent else RETRY_LATER
-    if isinstance(error, PublishError):
+    if isinstance(error, PublishError | CannotBe):
         return RETRY_LATER if error.retryable else 1
     return RETRY_LATER if isinstance(error, TransportError) else 1
 

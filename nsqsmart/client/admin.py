@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from nsqsmart.client import errands
 from nsqsmart.client.administering import Errand
 from nsqsmart.client.endpoints import open_endpoint, prepare_endpoint
 from nsqsmart.client.http_probing import HttpProbe, probe_http
 from nsqsmart.client.lone import LoneNsqds, read_http_addresses
 from nsqsmart.client.probing import Probe, Wanted, probe_nsqd
-from nsqsmart.config import AdminConfig, resolve
+from nsqsmart.config import AdminConfig, AdminOptions, resolve
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import Address, check_channel, check_partition, check_topic
 from nsqsmart.net.handshake import make_greeting
@@ -52,7 +54,11 @@ class Admin:
     """
 
     def __init__(
-        self, address: str | None = None, *, config: AdminConfig | None = None, **options: object
+        self,
+        address: str | None = None,
+        *,
+        config: AdminConfig | None = None,
+        **options: Unpack[AdminOptions],
     ) -> None:
         self._endpoint, self._config = resolve(AdminConfig, address, options, config=config)
         self._http = read_http_addresses(self._endpoint, self._config)

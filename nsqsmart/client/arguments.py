@@ -6,7 +6,7 @@ import json
 import math
 import secrets
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import check_partition
@@ -15,6 +15,19 @@ from nsqsmart.wire.ext import MAX_HEADER, RESERVED, encode_header
 
 _MAX_TRACE_ID = (1 << 64) - 1
 _MAX_DELAY = 30 * 86400.0
+
+
+class PublishArguments(TypedDict, total=False):
+    """The arguments of :meth:`nsqsmart.Producer.publish` that are given by name."""
+
+    key: Key | None
+    partition: int | None
+    trace: bool | None
+    trace_id: int | None
+    headers: Mapping[str, Any] | None
+    tag: str | None
+    delay: float | None
+    timeout: float | None
 
 
 def check_body(body: object, name: str = "body") -> bytes:

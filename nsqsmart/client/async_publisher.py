@@ -22,6 +22,7 @@ from nsqsmart.client.pending import Pending
 from nsqsmart.client.pipes import Dial, Pipes
 from nsqsmart.client.publication import Publication, build
 from nsqsmart.client.publish_call import carry_out
+from nsqsmart.client.publish_errors import OrderingNotSupported, TopicNotExist
 from nsqsmart.client.publisher import Publisher, read_receipt
 from nsqsmart.client.receipt import Receipt
 from nsqsmart.client.room import Room
@@ -35,13 +36,11 @@ from nsqsmart.client.scouting import (
 from nsqsmart.client.trace_log import published
 from nsqsmart.errors import (
     ClientClosed,
-    OrderingNotSupported,
     Outcome,
     PartitionCountChanged,
     PublishError,
     PublishFailed,
     TopicHasNoChannel,
-    TopicNotExist,
     TransportError,
 )
 from nsqsmart.names import Address

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from time import monotonic
 from types import CodeType, TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 from nsqsmart.client import inspecting
 from nsqsmart.client.arguments import (
@@ -28,7 +28,7 @@ from nsqsmart.client.publication import Publication
 from nsqsmart.client.receipt import Receipt
 from nsqsmart.client.signals import interrupts
 from nsqsmart.client.spool import Flushed, Send, Spool
-from nsqsmart.config import ProducerConfig, resolve
+from nsqsmart.config import ProducerConfig, ProducerOptions, resolve
 from nsqsmart.errors import ClientClosed, ConfigError, PublishError
 from nsqsmart.names import check_topic
 from nsqsmart.net.handshake import make_greeting
@@ -48,7 +48,7 @@ class BaseProducer:
         address: str | None = None,
         *,
         config: ProducerConfig | None = None,
-        **options: object,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         self._endpoint, self._config = resolve(ProducerConfig, address, options, config=config)
         prepare_endpoint(self._endpoint)

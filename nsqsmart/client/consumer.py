@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from nsqsmart.client.arguments import check_count, check_timeout
 from nsqsmart.client.closing import CloseReport, drain, report
@@ -25,7 +25,7 @@ from nsqsmart.client.results import BatchHandler, Handler
 from nsqsmart.client.running import run
 from nsqsmart.client.signals import interrupts
 from nsqsmart.client.vitals import health
-from nsqsmart.config import ConsumerConfig, resolve
+from nsqsmart.config import ConsumerConfig, ConsumerOptions, resolve
 from nsqsmart.errors import ClientClosed, UsedAfterFork
 from nsqsmart.names import check_channel, check_topic
 from nsqsmart.net.threads import spawn
@@ -65,7 +65,7 @@ class Consumer:
         batch_handler: BatchHandler | None = None,
         address: str | None = None,
         config: ConsumerConfig | None = None,
-        **options: object,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
         self._names = (check_topic(topic), check_channel(channel))
         self._address = address

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from nsqsmart.client.publish_errors import NotAuthorized, NotSupported
 from nsqsmart.errors import (
     ClientClosed,
     ConnectionLost,
     MessageRejected,
-    NotAuthorized,
-    NotSupported,
     NsqError,
     PartitionUnavailable,
     PublishError,

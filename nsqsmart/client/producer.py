@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from time import monotonic
-from typing import Any
+from typing import Any, Unpack
 
 from nsqsmart.client.arguments import (
+    PublishArguments,
     check_bodies,
     check_body,
     check_delay,
@@ -173,7 +174,9 @@ class Producer(BaseProducer):
         machinery = self._machinery.get()
         return machinery is None or machinery.flush(monotonic() + limit)
 
-    def publish_json(self, topic: str, value: object, **arguments: Any) -> Receipt:
+    def publish_json(
+        self, topic: str, value: object, **arguments: Unpack[PublishArguments]
+    ) -> Receipt:
         """Publish *value* as compact JSON in UTF-8; the arguments are those of :meth:`publish`."""
         return self.publish(topic, encode_json(value), **arguments)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from nsqsmart.client.publish_errors import NotSupported
 from nsqsmart.client.trace_log import pass_over
-from nsqsmart.errors import NotSupported
 from nsqsmart.policy.routing import Key
 from nsqsmart.policy.topology import Target
 from nsqsmart.wire import commands

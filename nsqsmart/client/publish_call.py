@@ -14,6 +14,7 @@ from typing import NamedTuple
 from nsqsmart.client.failures import NoLeader, code_of, publish_error
 from nsqsmart.client.measuring import measured, note_retry
 from nsqsmart.client.publication import Publication, build
+from nsqsmart.client.publish_errors import TopicNotExist
 from nsqsmart.client.publisher import Publisher
 from nsqsmart.client.receipt import Receipt
 from nsqsmart.client.traced import with_trace_lines
@@ -25,7 +26,6 @@ from nsqsmart.errors import (
     ProtocolError,
     PublishError,
     TopicHasNoChannel,
-    TopicNotExist,
     TransportError,
 )
 from nsqsmart.policy.retry import Retry, Verdict, judge

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from time import monotonic, sleep
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from nsqsmart.client.arguments import check_count, check_delay, check_timeout
 from nsqsmart.client.directory import Directory
@@ -25,7 +25,7 @@ from nsqsmart.client.subscribing import (
     permanent_error,
 )
 from nsqsmart.client.wish import Wish
-from nsqsmart.config import ConsumerConfig, resolve
+from nsqsmart.config import ConsumerConfig, ConsumerOptions, resolve
 from nsqsmart.errors import (
     ClientClosed,
     ConnectError,
@@ -82,7 +82,7 @@ class PullSubscription:
         partition: int | None = None,
         nsqd: str | None = None,
         config: ConsumerConfig | None = None,
-        **options: object,
+        **options: Unpack[ConsumerOptions],
     ) -> None:
         self._names = (check_topic(topic), check_channel(channel))
         if partition is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Unpack
 
+from nsqsmart.client.arguments import PublishArguments
 from nsqsmart.client.producer import Producer
 from nsqsmart.client.receipt import Receipt
 
@@ -12,7 +13,11 @@ _producers: dict[str | None, Producer] = {}
 
 
 def publish(
-    topic: str, body: bytes, *, spool: str | os.PathLike[str] | None = None, **arguments: Any
+    topic: str,
+    body: bytes,
+    *,
+    spool: str | os.PathLike[str] | None = None,
+    **arguments: Unpack[PublishArguments],
 ) -> Receipt:
     """Publish with a Producer that is made on first use, and lives as long as the process.
 

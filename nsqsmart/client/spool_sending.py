@@ -10,16 +10,10 @@ from time import time_ns
 from nsqsmart.client.facts import facts
 from nsqsmart.client.publication import Publication
 from nsqsmart.client.publish_call import publish
+from nsqsmart.client.publish_errors import NotSupported, OrderingNotSupported
 from nsqsmart.client.publisher import Publisher
 from nsqsmart.client.spool_queue import SpoolQueue
-from nsqsmart.errors import (
-    MessageRejected,
-    NotSupported,
-    OrderingNotSupported,
-    PublishError,
-    PublishFailed,
-    TransportError,
-)
+from nsqsmart.errors import MessageRejected, PublishError, PublishFailed, TransportError
 from nsqsmart.policy.routing import Key, partition_for
 from nsqsmart.policy.spool_plan import Progress, batches
 from nsqsmart.wire.spool_records import Placed, SpoolRecord

@@ -7,13 +7,12 @@ from time import monotonic
 
 from nsqsmart.client.failures import NoLeader
 from nsqsmart.client.publication import Publication
+from nsqsmart.client.publish_errors import OrderingNotSupported, TopicNotExist
 from nsqsmart.client.publisher import Publisher
 from nsqsmart.errors import (
     ClientClosed,
-    OrderingNotSupported,
     PartitionCountChanged,
     TopicHasNoChannel,
-    TopicNotExist,
     TurnTimeout,
 )
 from nsqsmart.names import Address

@@ -13,6 +13,12 @@ and the first of these that has it wins; then comes the default.
 
 from nsqsmart.config.addresses import Endpoint
 from nsqsmart.config.common import ClientConfig, EmbeddedConfig
+from nsqsmart.config.keywords import (
+    AdminOptions,
+    ClientOptions,
+    ConsumerOptions,
+    ProducerOptions,
+)
 from nsqsmart.config.resolve import KINDS, embedded_config, read_options, resolve, variable
 from nsqsmart.config.roles import AdminConfig, ConsumerConfig, ProducerConfig
 from nsqsmart.config.table import Option, options_of
@@ -21,13 +27,17 @@ from nsqsmart.config.values import Kind
 __all__ = [
     "KINDS",
     "AdminConfig",
+    "AdminOptions",
     "ClientConfig",
+    "ClientOptions",
     "ConsumerConfig",
+    "ConsumerOptions",
     "EmbeddedConfig",
     "Endpoint",
     "Kind",
     "Option",
     "ProducerConfig",
+    "ProducerOptions",
     "embedded_config",
     "options_of",
     "read_options",

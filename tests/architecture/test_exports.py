@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -31,6 +33,27 @@ def test_every_export_is_there_and_documented(name: str) -> None:
 
 def test_no_name_is_exported_twice() -> None:
     assert len(set(nsqsmart.__all__)) == len(nsqsmart.__all__)
+
+
+KNOWN = {"Any", "Callable", "None", "Self"}
+
+
+def returned() -> Iterator[tuple[str, str]]:
+    """Every public call, and each name in what it says it returns."""
+    for name in nsqsmart.__all__:
+        value = getattr(nsqsmart, name)
+        members = inspect.getmembers(value) if inspect.isclass(value) else [(name, value)]
+        for member, call in members:
+            if member.startswith("_") or not inspect.isfunction(call):
+                continue
+            if call.__module__.startswith("nsqsmart"):
+                for found in re.findall(r"\b[A-Z]\w+", str(call.__annotations__.get("return"))):
+                    yield f"{name}.{member}", found
+
+
+def test_what_public_calls_return_is_imported_by_name() -> None:
+    known = KNOWN | set(nsqsmart.__all__)
+    assert {call: name for call, name in returned() if name not in known} == {}
 
 
 def test_a_star_import_gives_what_is_promised() -> None:

@@ -11,7 +11,13 @@ import pytest
 
 import nsqsmart
 from nsqsmart.embedded import Cluster, stop
-from nsqsmart.errors import AdminError, NotSupported, TopicNotExist
+from nsqsmart.errors import (
+    AdminError,
+    NotSupported,
+    OrderingNotSupported,
+    PublishError,
+    TopicNotExist,
+)
 from nsqsmart.names import Dialect
 from nsqsmart.policy.lookup_answers import TopicState
 from tests.helpers import eventually
@@ -296,3 +302,23 @@ def test_threads_share_an_admin_and_so_do_forks():
                 "child",
                 *(f"c{number}" for number in range(8)),
             }
+
+
+def test_where_nothing_is_published_no_error_is_a_publish_error():
+    with Cluster(dialect="original", lookupds=1) as cluster:
+        cluster.create_topic("t")
+        admin = nsqsmart.Admin(cluster.url)
+        ordered = nsqsmart.Consumer("t", "c", print, address=cluster.url, ordered=True)
+        calls = {
+            TopicNotExist: lambda: admin.delete_topic("missing"),
+            NotSupported: lambda: admin.set_order("t", "c", True),
+            OrderingNotSupported: ordered.start,
+        }
+        for kind, call in calls.items():
+            with pytest.raises(kind) as caught:
+                call()
+            assert not isinstance(caught.value, PublishError)
+        with nsqsmart.Producer(cluster.url) as producer:
+            with pytest.raises(OrderingNotSupported) as caught:
+                producer.publish("t", b"x", key="k")
+            assert isinstance(caught.value, PublishError)

@@ -9,17 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import nsqsmart
+from nsqsmart.client.publish_errors import NotSupported, OrderingNotSupported, TopicNotExist
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import (
     ClientClosed,
     MessageRejected,
-    NotSupported,
-    OrderingNotSupported,
     Outcome,
     PublishError,
     PublishFailed,
     PublishTimeout,
-    TopicNotExist,
 )
 from nsqsmart.wire.frames import OK_FRAME
 from tests.conftest import our_threads

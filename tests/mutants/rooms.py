@@ -9,6 +9,26 @@ _COMMANDS = "nsqsmart/contrib/django/management/commands"
 
 ROOMS: tuple[Mutant, ...] = (
     Mutant(
+        "an-option-no-type-checker-knows",
+        "nsqsmart/config/keywords.py",
+        "    pool_size: int\n",
+        "",
+        "type checkers know every option of the table",
+        ("tests/architecture/test_options.py",),
+    ),
+    Mutant(
+        "an-admin-fails-to-publish",
+        "nsqsmart/client/administering.py",
+        "from nsqsmart.errors import DiscoveryError, TopicNotExist",
+        "from nsqsmart.client.publish_errors import TopicNotExist\n"
+        "from nsqsmart.errors import DiscoveryError",
+        "where nothing is published no error is a PublishError",
+        (
+            "tests/integration/test_admin.py"
+            "::test_where_nothing_is_published_no_error_is_a_publish_error",
+        ),
+    ),
+    Mutant(
         "the-seed-is-ignored",
         "nsqsmart/cli/demo.py",
         "random.Random(chosen.seed)",

@@ -9,12 +9,14 @@ import pickle
 import pytest
 
 from nsqsmart import errors
+from nsqsmart.client import publish_errors
 from nsqsmart.errors import Attempt, NodeResult, NsqError, Outcome, PublishError, ServerError
 
 CLASSES = [
     each
-    for _, each in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(each, Exception) and each.__module__ == errors.__name__
+    for module in (errors, publish_errors)
+    for _, each in inspect.getmembers(module, inspect.isclass)
+    if issubclass(each, Exception) and each.__module__ == module.__name__
 ]
 PUBLISH_ERRORS = [each for each in CLASSES if issubclass(each, PublishError)]
 
@@ -42,13 +44,14 @@ PUBLISH_ERRORS = [each for each in CLASSES if issubclass(each, PublishError)]
         ("SubscribeError", {"NsqError"}),
         ("PublishError", {"NsqError"}),
         ("MessageRejected", {"PublishError"}),
-        ("NotAuthorized", {"PublishError", "SubscribeError"}),
-        ("TopicNotExist", {"PublishError"}),
+        ("NotAuthorized", {"SubscribeError"}),
+        ("CannotBe", {"NsqError"}),
+        ("TopicNotExist", {"CannotBe"}),
         ("TopicHasNoChannel", {"PublishError"}),
         ("PartitionUnavailable", {"PublishError"}),
         ("PartitionCountChanged", {"PublishError"}),
-        ("OrderingNotSupported", {"PublishError"}),
-        ("NotSupported", {"PublishError"}),
+        ("OrderingNotSupported", {"CannotBe"}),
+        ("NotSupported", {"CannotBe"}),
         ("PublishTimeout", {"PublishError", "TimeoutError"}),
         ("PublishFailed", {"PublishError"}),
     ],
@@ -181,8 +184,26 @@ def test_which_publish_may_succeed_later() -> None:
 def test_a_refused_login_is_caught_by_publishers_and_subscribers() -> None:
     for family in (PublishError, errors.SubscribeError):
         with pytest.raises(family) as caught:
-            raise errors.NotAuthorized("no", code="E_UNAUTHORIZED")
+            raise publish_errors.NotAuthorized("no", code="E_UNAUTHORIZED")
         assert caught.value.code == "E_UNAUTHORIZED"
+
+
+@pytest.mark.parametrize(
+    "name", ["NotAuthorized", "TopicNotExist", "OrderingNotSupported", "NotSupported"]
+)
+def test_what_may_end_other_calls_too_is_a_publish_error_of_publishes_alone(name: str) -> None:
+    public, published = getattr(errors, name), getattr(publish_errors, name)
+    assert not issubclass(public, PublishError)
+    assert issubclass(published, public)
+    assert issubclass(published, PublishError)
+    assert published.__name__ == name
+
+
+def test_what_cannot_be_says_what_to_do() -> None:
+    first = errors.TopicNotExist("no topic", hint="make it")
+    for each in (first, copy.copy(first)):
+        assert (str(each), each.hint, each.retryable) == ("no topic; make it", "make it", True)
+    assert errors.NotSupported("no").hint == ""
 
 
 def test_an_admin_error_says_where_it_was_done_and_where_not() -> None:

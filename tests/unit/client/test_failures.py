@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nsqsmart.client.failures import NoLeader, code_of, publish_error
+from nsqsmart.client.publish_errors import NotAuthorized, NotSupported
 from nsqsmart.errors import (
     Attempt,
     ClientClosed,
@@ -12,8 +13,6 @@ from nsqsmart.errors import (
     ConnectionLost,
     DiscoveryError,
     MessageRejected,
-    NotAuthorized,
-    NotSupported,
     NsqError,
     Outcome,
     PartitionUnavailable,
