@@ -126,3 +126,8 @@ def test_who_knows_more():
     assert spool_plan.further(far, Progress(2)) == Progress(2)
     both = spool_plan.further(near, Progress(1, 16, frozenset({60})))
     assert both.done == {40, 60}
+
+
+def test_a_progress_alone_is_the_oldest_one():
+    assert spool_plan.read_slot(Progress(3, 170).encode()) == (0, Progress(3, 170))
+    assert spool_plan.read_slot(b"\xff{") is None
