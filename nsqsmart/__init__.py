@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from nsqsmart.names import Address, Dialect
     from nsqsmart.policy.lookup_answers import Node, TopicMeta, TopicState
     from nsqsmart.policy.node_answers import NodeInfo
+    from nsqsmart.policy.replica_answers import Replicas
     from nsqsmart.policy.stats_answers import ChannelStats, Stats, TopicStats, Unreachable
     from nsqsmart.policy.topology import Target, Topology
 
@@ -83,6 +84,7 @@ __all__ = [
     "PullReport",
     "PullSubscription",
     "Receipt",
+    "Replicas",
     "Requeue",
     "SpooledTopic",
     "Stats",
@@ -133,6 +135,7 @@ _HOMES = {
     "PullReport": "nsqsmart.client.pull_hand",
     "PullSubscription": "nsqsmart.client.pull_subscription",
     "Receipt": "nsqsmart.client.receipt",
+    "Replicas": "nsqsmart.policy.replica_answers",
     "Requeue": "nsqsmart.client.requeue",
     "SpooledTopic": "nsqsmart.client.spool",
     "Stats": "nsqsmart.policy.stats_answers",

@@ -95,7 +95,7 @@ class Engine:
         self._answered = 0
         self._shared_until = 0.0
         self._started = False
-        self._refusals: dict[Place, Seldom] = {}
+        self._lasting: dict[Place, Seldom] = {}
         self._first_error: SubscribeError | None = None
         self.directory = Directory(endpoint, config, READ, Wires())
         self.keeper = Keeper(self.directory, self.topic, self._subscribe)
@@ -208,7 +208,7 @@ class Engine:
         text = "%s ended: %s"
         # The first refusal is what start() raises.
         if lasting and self._started:
-            told = self._refusals.setdefault(place_of(subscription.target), Seldom())
+            told = self._lasting.setdefault(place_of(subscription.target), Seldom())
             level = logging.DEBUG if told.tell() is None else logging.ERROR
             text = "cannot subscribe to %s: %s; this will not pass by itself"
         log.log(level, text, subscription.describe(), reason, extra=facts_at(subscription))

@@ -67,6 +67,7 @@ class ProducerOptions(ClientOptions, total=False):
     pool_size: int
     pool_idle_timeout: float | str | None
     sharding: str | Callable[[object, int], int]
+    ordering: str
     serialize: bool
     trace: bool
     async_max_messages: int
@@ -109,3 +110,4 @@ class AdminOptions(ClientOptions, total=False):
     """The options of :class:`~nsqsmart.config.AdminConfig`."""
 
     admin_timeout: float | str
+    nsqd_http_addresses: str | None

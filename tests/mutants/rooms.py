@@ -19,9 +19,9 @@ ROOMS: tuple[Mutant, ...] = (
     Mutant(
         "an-admin-fails-to-publish",
         "nsqsmart/client/administering.py",
-        "from nsqsmart.errors import DiscoveryError, TopicNotExist",
+        "from nsqsmart.errors import DiscoveryError, NotSupported, TopicNotExist",
         "from nsqsmart.client.publish_errors import TopicNotExist\n"
-        "from nsqsmart.errors import DiscoveryError",
+        "from nsqsmart.errors import DiscoveryError, NotSupported",
         "where nothing is published no error is a PublishError",
         (
             "tests/integration/test_admin.py"

@@ -28,13 +28,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"seed {chosen.seed}, {chosen.minutes:g} min, {where} {chosen.dialect} servers", flush=True
     )
-    logging.getLogger("nsqsmart").setLevel(logging.CRITICAL)
-    with tempfile.TemporaryDirectory(prefix="storm-") as temporary:
-        try:
+    logger = logging.getLogger("nsqsmart")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with tempfile.TemporaryDirectory(prefix="storm-") as temporary:
             verdict = run_one(chosen, Path(chosen.keep or temporary))
-        except pytest.skip.Exception as missing:
-            print(missing)
-            return 2
+    except pytest.skip.Exception as missing:
+        print(missing)
+        return 2
+    finally:
+        logger.setLevel(level)
     print("\n".join(table(verdict)))
     return 0 if verdict.good else 1
 
