@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
 
 from nsqsmart import Admin, AdminConfig, Consumer, ConsumerConfig, Producer, ProducerConfig
 from nsqsmart.cli import flags
@@ -18,7 +17,6 @@ from nsqsmart.config import resolve
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import check_topic
 
-_WORKERS = 4
 _ABOUT = """\
 Publish the messages of TOPIC again: to another topic, another cluster, or both. A message is
 finished only when the destination has said OK to it; one without an answer is published again, so
@@ -73,13 +71,12 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.ordered:
         _check_partitions(chosen, source, destination, routes)
     options = flags.client_options(chosen, ConsumerConfig)
-    options.setdefault("workers", _WORKERS)
     if chosen.ordered:
         options["ordered"] = True
     config = resolve(ConsumerConfig, source, options)[1]
     if chosen.n:
         # What is not to be copied need not come.
-        config = replace(config, max_in_flight=min(chosen.n, config.max_in_flight))
+        options["max_in_flight"] = min(chosen.n, config.max_in_flight)
     producer = Producer(destination, **flags.client_options(chosen, ProducerConfig))
     kept = Kept(chosen.ordered, chosen.keep_trace_ids, chosen.keep_headers)
     fields = chosen.whitelist_json_field
@@ -92,7 +89,7 @@ def run(chosen: argparse.Namespace) -> int:
                 chosen.channel,
                 batch_handler=copier.handler(to),
                 address=source,
-                config=config,
+                **options,
             )
             for topic, to in routes.items()
         ]

@@ -7,10 +7,10 @@ import logging
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nsqsmart import Admin, CloseReport, Consumer, ConsumerConfig, Message
 from nsqsmart.cli.ending import Ending, consume, keep
@@ -56,20 +56,29 @@ class Finder:
             return []
 
 
+class Source(NamedTuple):
+    """Where messages come from: what was *given* wins over the query of the address, the *config*,
+    which has the rest, does not.
+    """
+
+    address: str
+    config: ConsumerConfig
+    given: Mapping[str, Any]
+
+
 class Filing:
     """Consumers that write what they get."""
 
     def __init__(
         self,
         chosen: argparse.Namespace,
-        address: str,
-        config: ConsumerConfig,
+        source: Source,
         ending: Ending,
         make_files: Callable[[str], Files],
     ) -> None:
         self._channel = chosen.channel
         self._most = chosen.n
-        self._source = (address, config)
+        self._source = source
         self._ending = ending
         self._make_files = make_files
         self._consumers: list[Consumer] = []
@@ -86,7 +95,7 @@ class Filing:
 
     def add(self, topics: Iterable[str]) -> list[Consumer]:
         """Consumers of *topics* that are new, not started."""
-        address, config = self._source
+        source = self._source
         added = []
         for topic in topics:
             if topic in self._files:
@@ -96,8 +105,9 @@ class Filing:
                 topic,
                 self._channel,
                 batch_handler=self._handler(files),
-                address=address,
-                config=config,
+                address=source.address,
+                config=source.config,
+                **source.given,
             )
             added.append(consumer)
         self._consumers += added
@@ -107,7 +117,7 @@ class Filing:
         """Until the end; raises what ended it."""
         main_thread = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGHUP, self._hang_up) if main_thread else None
-        close_timeout = self._source[1].close_timeout
+        close_timeout = self._source.config.close_timeout
         try:
             with self._bar:
                 return consume(

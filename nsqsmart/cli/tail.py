@@ -8,7 +8,6 @@ import random
 import re
 import sys
 import threading
-from dataclasses import replace
 
 from nsqsmart import Consumer, ConsumerConfig, Message
 from nsqsmart.cli import flags
@@ -54,15 +53,15 @@ def run(chosen: argparse.Namespace) -> int:
         raise UsageError("--grep and --partition would finish on --channel what they do not print")
     channel = chosen.channel or f"tail{random.randrange(10**6):06}#ephemeral"  # noqa: S311
     address, options = flags.address_of(chosen), flags.client_options(chosen, ConsumerConfig)
-    config = resolve(ConsumerConfig, address, options | {"workers": 1})[1]
+    options["workers"] = 1
+    config = resolve(ConsumerConfig, address, options)[1]
     if chosen.n:
         # What is not to be printed need not come.
-        config = replace(config, max_in_flight=min(chosen.n, config.max_in_flight))
+        options["max_in_flight"] = min(chosen.n, config.max_in_flight)
     with Ending() as ending:
         printer = _Printer(chosen, ending)
         consumers = [
-            Consumer(topic, channel, printer.show, address=address, config=config)
-            for topic in topics
+            Consumer(topic, channel, printer.show, address=address, **options) for topic in topics
         ]
         reports = consume(consumers, ending, close_timeout=config.close_timeout)
     if not ending.interrupted:

@@ -6,7 +6,6 @@ import argparse
 import json
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from nsqsmart import Admin, AdminConfig, ConsumerConfig, Message
@@ -14,7 +13,7 @@ from nsqsmart.cli import flags
 from nsqsmart.cli.ending import Ending, left
 from nsqsmart.cli.exits import INTERRUPTED
 from nsqsmart.cli.file_names import DEFAULT, make_names
-from nsqsmart.cli.filing import Files, Filing, Finder
+from nsqsmart.cli.filing import Files, Filing, Finder, Source
 from nsqsmart.cli.parquet import ParquetFiles
 from nsqsmart.cli.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.records import line, record
@@ -94,14 +93,18 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.format == "parquet" and (chosen.gzip or chosen.rotate_size or chosen.rotate_interval):
         raise UsageError("--format parquet: each batch is a file, neither gzipped nor rotated")
     address, options = flags.address_of(chosen), flags.client_options(chosen, ConsumerConfig)
-    options.setdefault("batch_max_delay", chosen.sync_interval)
-    options.setdefault("batch_max_messages", options.get("max_in_flight", _IN_FLIGHT))
-    config = resolve(ConsumerConfig, address, options | {"workers": 1})[1]
+    options["workers"] = 1
+    usual = {
+        "batch_max_delay": chosen.sync_interval,
+        "batch_max_messages": options.get("max_in_flight", _IN_FLIGHT),
+    }
+    config = resolve(ConsumerConfig, address, options, defaults=usual)[1]
     if chosen.n:
         # What is not to be written need not come.
-        config = replace(config, max_in_flight=min(chosen.n, config.max_in_flight))
+        options["max_in_flight"] = min(chosen.n, config.max_in_flight)
     with Ending() as ending:
-        filing = Filing(chosen, address, config, ending, lambda topic: _files(chosen, topic))
+        source = Source(address, config, options)
+        filing = Filing(chosen, source, ending, lambda topic: _files(chosen, topic))
         filing.add(topics)
         reports = filing.run(_finder(chosen, address))
     if chosen.json:

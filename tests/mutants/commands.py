@@ -10,9 +10,25 @@ COMMANDS: tuple[Mutant, ...] = (
     Mutant(
         "the-copier-asks-for-all",
         "nsqsmart/cli/copying.py",
-        "max_in_flight=min(chosen.n, config.max_in_flight)",
-        "max_in_flight=config.max_in_flight",
+        "min(chosen.n, config.max_in_flight)",
+        "config.max_in_flight",
         "copy -n asks for no more than it is to copy",
+        (_GIVEN_BACK,),
+    ),
+    Mutant(
+        "the-address-wins-over-a-flag",
+        "nsqsmart/cli/tail.py",
+        "printer.show, address=address, **options)",
+        "printer.show, address=address, config=config)",
+        "a flag wins over the query of the address",
+        (_GIVEN_BACK,),
+    ),
+    Mutant(
+        "max-messages-asks-for-all",
+        "nsqsmart/contrib/shared/running.py",
+        "max(1, min(self._limits.max_messages, usual))",
+        "usual",
+        "--max-messages asks for no more than it is to handle",
         (_GIVEN_BACK,),
     ),
     Mutant(

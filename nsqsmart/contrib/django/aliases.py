@@ -10,6 +10,7 @@ from nsqsmart.contrib.django import conf
 from nsqsmart.contrib.shared.declaring import Declared
 from nsqsmart.contrib.shared.fitting import Use
 from nsqsmart.contrib.shared.producing import PUBLISH_TIMEOUT
+from nsqsmart.contrib.shared.producing import make_producer as make_with
 from nsqsmart.testing.recording import RecordingProducer, outbox
 
 
@@ -58,7 +59,7 @@ def make_producer(alias: str) -> Producer:
     """A real one, as the settings have it; raises ConfigError."""
     entry = conf.get_alias(alias)
     _, config = entry.target()
-    return Producer(entry.url, config=config)
+    return make_with(entry.url, entry.options, entry.source, config)
 
 
 def find_producer(alias: str) -> tuple[Producer, float]:

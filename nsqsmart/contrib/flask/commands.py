@@ -14,7 +14,7 @@ from flask.cli import AppGroup
 from werkzeug._reloader import run_with_reloader
 
 from nsqsmart import Consumer, Message
-from nsqsmart.config import ConsumerConfig
+from nsqsmart.config import ConsumerConfig, resolve
 from nsqsmart.contrib.flask.state import State
 from nsqsmart.contrib.shared.declaring import Declared, choose
 from nsqsmart.contrib.shared.fitting import describe_dialects, find_dialects, find_misfits
@@ -166,7 +166,7 @@ def _tail(state: State, topic: str, channel: str, most: int | None) -> int:
         options = state.consumer_options()
         if most:
             # What is not to be printed need not come.
-            usual = options.get("max_in_flight", ConsumerConfig().max_in_flight)
+            usual = resolve(ConsumerConfig, state.url, options)[1].max_in_flight
             options["max_in_flight"] = min(most, usual)
         consumer = Consumer(topic, channel, address=state.url, **options)
         with consumer:

@@ -13,7 +13,7 @@ from nsqsmart.config import ConsumerConfig, ProducerConfig, options_of, read_opt
 from nsqsmart.contrib.shared.declaring import Declared
 from nsqsmart.contrib.shared.fitting import Use, check_dialect
 from nsqsmart.contrib.shared.losses import Tally
-from nsqsmart.contrib.shared.producing import PUBLISH_TIMEOUT, read_target
+from nsqsmart.contrib.shared.producing import PUBLISH_TIMEOUT, make_producer, read_target
 from nsqsmart.errors import ConfigError
 from nsqsmart.testing.recording import Outbox, RecordingProducer
 
@@ -69,7 +69,7 @@ class State:
 
     def make_producer(self) -> Producer:
         """A real one, as the config has it; raises ConfigError."""
-        return Producer(self.url, config=self.target())
+        return make_producer(self.url, self._options(), _SOURCE, self.target())
 
     def _make_recorder(self) -> RecordingProducer:
         ordering = str(self._options().get("ordering", "required"))

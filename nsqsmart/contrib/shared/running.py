@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 from nsqsmart import CloseReport, Consumer, run
+from nsqsmart.config import ConsumerConfig, resolve
 from nsqsmart.contrib.shared.declaring import Declared
 
 BAD_CONFIGURATION = 1
@@ -59,6 +60,11 @@ class Shift:
     ) -> None:
         """Consume for *declared*, with *call* around its function."""
         handler = self._counting(call)
+        options = dict(options)
+        if self._limits.max_messages is not None:
+            # What is not to be handled need not come.
+            usual = resolve(ConsumerConfig, address, options)[1].max_in_flight
+            options["max_in_flight"] = max(1, min(self._limits.max_messages, usual))
         batch, plain = (handler, None) if declared.batch else (None, handler)
         self.consumers.append(
             Consumer(

@@ -9,8 +9,9 @@ import pytest
 from nsqsmart import ConsumerConfig, Producer, PullSubscription
 from nsqsmart.cli.copier import Copier, Filter, Kept
 from nsqsmart.cli.ending import Ending
-from nsqsmart.cli.filing import Filing
+from nsqsmart.cli.filing import Filing, Source
 from nsqsmart.cli.progress import Bar
+from nsqsmart.client.regulator import Regulator
 from nsqsmart.contrib.shared import running
 from nsqsmart.contrib.shared.running import Limits, Shift
 from nsqsmart.errors import MessageRejected, PublishFailed
@@ -49,10 +50,31 @@ def test_what_n_did_not_want_is_given_back_once(full, nsqsmart, tmp_path, comman
     assert max(attempts(full, COUNT - 7)) <= 2
 
 
-def test_copy_asks_for_no_more_than_it_is_to_copy(full, nsqsmart):
-    arguments = ("copy", "orders", "copies", "--channel", "c", "-n", 7)
-    assert nsqsmart(*arguments, "--url", full.url)[0] == 0
-    assert sum(count > 1 for count in attempts(full, COUNT - 7)) <= 7
+@pytest.mark.parametrize("command", ["copy", "to-file", "tail"])
+def test_it_asks_for_no_more_than_n_whatever_the_address_says(full, nsqsmart, tmp_path, command):
+    more = {"copy": ("copies",), "to-file": ("--output-dir", tmp_path), "tail": ()}[command]
+    url = f"{full.url}?max_in_flight={COUNT}"
+    assert nsqsmart(command, "orders", *more, "--channel", "c", "-n", 7, "--url", url)[0] == 0
+    # As many in flight, and as many again in the places of those that were wanted.
+    assert sum(count > 1 for count in attempts(full, COUNT - 7)) <= 14
+
+
+def test_a_flag_wins_over_the_address(full, nsqsmart, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        Regulator, "__init__", spy(Regulator.__init__, lambda each: asked.append(each.config))
+    )
+    arguments = ("tail", "orders", "--channel", "c", "-n", 7, "--max-in-flight", 3)
+    assert nsqsmart(*arguments, "--url", f"{full.url}?max_in_flight=50&workers=9")[0] == 0
+    assert [(each.max_in_flight, each.workers) for each in asked] == [(3, 1)]
+
+
+def spy(method, look):
+    def spied(self, consumption):
+        look(consumption)
+        method(self, consumption)
+
+    return spied
 
 
 class Sent:
@@ -135,8 +157,8 @@ def test_files_give_nothing_back_by_themselves(fails, kept):
     given = messages(3)
     with Ending() as ending:
         files = SimpleNamespace(write=write, closed=[])
-        config = ConsumerConfig(workers=1)
-        filing = Filing(chosen, "nsq://127.0.0.1:1", config, ending, lambda _topic: files)
+        source = Source("nsq://127.0.0.1:1", ConsumerConfig(), {"workers": 1})
+        filing = Filing(chosen, source, ending, lambda _topic: files)
         assert filing._handler(files)(given) is None
         assert ending.wait(0)
     assert [each.answers for each in given] == (kept or [["kept"]] * 3)
@@ -147,8 +169,8 @@ def test_what_max_messages_did_not_want_is_kept_for_the_end(monkeypatch, batch):
     made = []
 
     class Consumer:
-        def __init__(self, _topic, _channel, handler, *, batch_handler, **_):
-            made.append(batch_handler or handler)
+        def __init__(self, _topic, _channel, handler, *, batch_handler, max_in_flight, **_):
+            made.extend([max_in_flight, batch_handler or handler])
 
         def pause(self):
             made.append("paused")
@@ -157,7 +179,8 @@ def test_what_max_messages_did_not_want_is_kept_for_the_end(monkeypatch, batch):
     shift = Shift(Limits(max_messages=1))
     declared = SimpleNamespace(topic="orders", channel="c", batch=batch)
     handled = []
-    shift.add(declared, handled.append, None, {})
+    shift.add(declared, handled.append, "nsq://127.0.0.1:1?max_in_flight=50", {})
+    assert made.pop(0) == 1
     for each in (given := messages(2)):
         assert made[0]([each] if batch else each) is None
     assert len(handled) == 1

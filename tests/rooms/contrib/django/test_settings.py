@@ -262,6 +262,13 @@ def test_a_child_of_a_fork_goes_on_with_the_same_alias(nsq_settings):
         ]
 
 
+def test_options_win_over_the_query_of_the_url(nsq_settings):
+    url = f"{URL}?publish_timeout=60&pool_size=7"
+    nsq_settings(default={"URL": url, "OPTIONS": {"publish_timeout": 0.2}, "IN_TESTS": "send"})
+    config = producers["default"]._config
+    assert (config.publish_timeout, config.pool_size) == (0.2, 7)
+
+
 # --------------------------------------------------------------------------------------- nsq_ping
 
 

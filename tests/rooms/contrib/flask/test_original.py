@@ -6,6 +6,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskCliRunner
 
+from nsqsmart import Producer, PullSubscription
 from nsqsmart.contrib.flask import NSQ
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConfigError, OrderingNotSupported
@@ -51,3 +52,29 @@ def test_in_tests_it_refuses_what_the_servers_would():
 def test_a_dialect_that_there_is_none_of():
     with pytest.raises(ConfigError, match="none of original, redesigned"):
         make_app(NSQ(), NSQSMART_DIALECT="old")
+
+
+def test_options_win_over_the_query_of_the_url():
+    nsq = NSQ()
+    url = "nsq://127.0.0.1:1?publish_timeout=60&pool_size=7"
+    app = make_app(nsq, NSQSMART_URL=url, NSQSMART_OPTIONS={"publish_timeout": 0.2})
+    with app.app_context():
+        config = nsq.producer._config
+        nsq.close()
+    assert (config.publish_timeout, config.pool_size) == (0.2, 7)
+
+
+def test_tail_asks_for_no_more_than_it_prints():
+    with Cluster(dialect="original") as cluster:
+        with Producer(cluster.url) as producer:
+            producer.publish_many("orders", [b"%d" % number for number in range(50)])
+        app = make_app(NSQ(), NSQSMART_URL=f"{cluster.url}?max_in_flight=50")
+        arguments = ["nsq", "tail", "orders", "--channel", "c", "-n", "2"]
+        assert FlaskCliRunner(app).invoke(args=arguments).exit_code == 0
+        with PullSubscription(cluster.url, "orders", "c") as pulled:
+            pulled.set_rdy(48)
+            seen = []
+            while len(seen) < 48:
+                seen += pulled.pull(48, 5)
+        # Two in flight, and two in the places of those that were printed.
+        assert sum(message.attempts > 1 for message in seen) <= 4
