@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
 from time import monotonic
 
 from nsqsmart.client.children import end_child
@@ -17,7 +16,7 @@ from nsqsmart.client.facts import facts_of
 from nsqsmart.client.message import Message
 from nsqsmart.client.requeue import Requeue, wish_of
 from nsqsmart.client.results import Handler, Results
-from nsqsmart.client.staff import Boss, Tally, flush_all, own_tally, turn_away
+from nsqsmart.client.staff import Boss, Inbox, Tally, flush_all, own_tally, turn_away
 from nsqsmart.errors import AlreadyResponded
 from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.threads import Thread, spawn
@@ -36,7 +35,8 @@ class Crew:
         self._threads: list[Thread] = []
         self._results = Results()
         self._most_attempts = boss.giving_up.most_attempts
-        self.inbox: SimpleQueue[Message | None] = SimpleQueue()
+        self._box = Inbox()
+        self.inbox = self._box.queue
         self.dirty: deque[Outbox] = deque()
         self.gathering: Sequence[Message] = ()
         self._tallies: dict[int, Tally] = {}
@@ -87,8 +87,11 @@ class Crew:
     def dismiss(self) -> None:
         """Tell every worker to end once the inbox is empty."""
         self._dismissed = True
-        for _ in self._threads:
-            self.inbox.put(None)
+        self._box.end(len(self._threads))
+
+    def drop(self, source: object) -> None:
+        """From a reader that has ended: its messages are not handled."""
+        self._box.drop(source, self._tally())
 
     def join(self, deadline: float) -> list[Message]:
         """Wait for the workers; the messages whose handlers still run at *deadline*."""

@@ -45,6 +45,7 @@ from nsqsmart.errors import (
 from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.lookup import READ
 from nsqsmart.net.outbox import Outbox
+from nsqsmart.net.reader import RdyIgnored
 from nsqsmart.net.ticker import Ticker
 from nsqsmart.net.wires import Wires
 from nsqsmart.policy.topology import Target, Topology
@@ -197,6 +198,9 @@ class Engine:
         self.regulator.remove(subscription)
         # The next connection of an ordered partition waits for what is in hand.
         self.holdings.drop_expired()
+        if isinstance(reason, RdyIgnored):
+            # With workers that are stuck those of each connection would gather.
+            self.crew.drop(subscription)
         self.keeper.lost(subscription, moved=is_moved(reason) or is_mismatch(reason))
         if isinstance(error, NotAuthorized):
             self._on_stop(error)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from queue import Empty, SimpleQueue
+from queue import Empty
 from time import monotonic
 
 from nsqsmart.client.message import Message
-from nsqsmart.client.staff import Boss, Tally, flush_all, own_tally, turn_away
+from nsqsmart.client.staff import Boss, Inbox, Tally, flush_all, own_tally, turn_away
 from nsqsmart.net.outbox import Outbox
 
 
@@ -18,7 +18,8 @@ class Puller:
     def __init__(self, boss: Boss) -> None:
         self._boss = boss
         self._most_attempts = boss.giving_up.most_attempts
-        self._inbox: SimpleQueue[Message | None] = SimpleQueue()
+        self._box = Inbox()
+        self._inbox = self._box.queue
         self.dirty: deque[Outbox] = deque()
         self.gathering: Sequence[Message] = ()
         self._tallies: dict[int, Tally] = {}
@@ -71,7 +72,11 @@ class Puller:
                 if message is not None:
                     turn_away(message, tally)
         except Empty:
-            self._inbox.put(None)
+            self._box.end(1)
+
+    def drop(self, source: object) -> None:
+        """From a reader that has ended: its messages are not handled."""
+        self._box.drop(source, own_tally(self._tallies))
 
     def join(self, deadline: float) -> list[Message]:
         """Wait for the ``with`` blocks; the messages of those that still run at *deadline*."""
@@ -80,7 +85,7 @@ class Puller:
     def end(self, error: BaseException | None) -> None:
         """Wake those who wait; *error* is for them."""
         self._error = error
-        self._inbox.put(None)
+        self._box.end(1)
 
     def _next(self, until: float | None, *, wait: bool) -> Message | None:
         """The next message, None at the end; raises Empty when it is time."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from nsqsmart.client.giving_up import GivingUp
@@ -56,6 +58,46 @@ def own_tally(tallies: dict[int, Tally]) -> Tally:
     return tallies.get(thread) or tallies.setdefault(thread, Tally())
 
 
+class Inbox:
+    """Messages that no worker has taken yet, and None for the end.
+
+    ``queue`` is used directly to put and get, but for the end and for :meth:`drop`, which exclude
+    each other: a message put back behind the end would never be handled.
+    """
+
+    def __init__(self) -> None:
+        self.queue: SimpleQueue[Message | None] = SimpleQueue()
+        self._lock = threading.Lock()
+
+    def end(self, times: int) -> None:
+        """Put None for each of those who wait."""
+        with self._lock:
+            for _ in range(times):
+                self.queue.put(None)
+
+    def drop(self, source: object, tally: Tally) -> None:
+        """Turn away what has come from *source*, which is over: it will be delivered again.
+
+        One of an ordered partition stays: it is the only one, and its turn goes with it.
+        """
+        kept: list[Message | None] = []
+        dropped: list[Message] = []
+        with self._lock:
+            with suppress(Empty):
+                for _ in range(self.queue.qsize()):
+                    message = self.queue.get_nowait()
+                    if message is None or message.lane or message.subscription is not source:
+                        kept.append(message)
+                    else:
+                        dropped.append(message)
+            for each in kept:
+                self.queue.put(each)
+        for message in dropped:
+            tally.expired += 1
+            message.answer = False
+            message.subscription.forget(message)
+
+
 class Staff(Protocol):
     """Who takes the messages of a consumer: a crew with a handler, or the application itself."""
 
@@ -76,6 +118,9 @@ class Staff(Protocol):
 
     def deliver(self, messages: list[Message]) -> None:
         """From a reader: messages came."""
+
+    def drop(self, source: object) -> None:
+        """What has come from *source*, a subscription that is over, and waits, is not handled."""
 
     def dismiss(self) -> None:
         """Nothing comes any more: give back what nobody has begun with."""

@@ -120,9 +120,13 @@ class Reader(Generic[M]):
             self._sink.on_close_wait()
 
 
-def ignores_rdy(nsqd: Address, asked: int, unanswered: int) -> ProtocolError:
-    """*nsqd* has sent more than it was asked for."""
-    return ProtocolError(
+class RdyIgnored(ProtocolError):
+    """An nsqd has sent more than it was asked for."""
+
+
+def ignores_rdy(nsqd: Address, asked: int, unanswered: int) -> RdyIgnored:
+    """*nsqd* has so many messages unanswered, of *asked* at a time at most."""
+    return RdyIgnored(
         f"{nsqd} ignores RDY: it was asked for {asked} messages at a time at most, and "
         f"{unanswered} are unanswered"
     )

@@ -363,8 +363,9 @@ def test_a_server_that_ignores_rdy_is_left_and_told_of(caplog):
     sent, script = flooding()
     with Peer(script) as peer:
         options = {"address": peer.url, "max_in_flight": 10, "workers": 1}
-        with nsqsmart.Consumer("t", "c", lambda _message: stuck.wait(30), **options) as consumer:
-            eventually(lambda: len(sent) > 1, what="the connection is left")
+        with nsqsmart.Consumer("t", "c", lambda _message: stuck.wait(5), **options) as consumer:
+            eventually(lambda: len(sent) > 3, what="three connections are left")
+            assert consumer._engine.crew.inbox.qsize() < 150
             assert consumer._engine.received < 200 * len(sent)
             # Between the end of one connection and the beginning of the next.
             eventually(lambda: "ignores RDY" in " ".join(consumer.health().reasons), every=0.001)

@@ -72,6 +72,17 @@ CONSUMING: tuple[Mutant, ...] = (
         ("tests/unit/net/test_reader.py::test_more_than_was_asked_for_ends_it_and_is_told",),
     ),
     Mutant(
+        "what-it-has-sent-too-much-stays",
+        "nsqsmart/client/engine.py",
+        "            self.crew.drop(subscription)",
+        "            pass",
+        "what a server has sent that ignores RDY is not kept for workers that are stuck",
+        (
+            "tests/integration/test_bad_peers.py"
+            "::test_a_server_that_ignores_rdy_is_left_and_told_of",
+        ),
+    ),
+    Mutant(
         "a-puller-takes-what-it-never-asked-for",
         "nsqsmart/client/pull_line.py",
         "raise ignores_rdy(self.target.address, self._asked, unanswered)",

@@ -1,0 +1,40 @@
+"""What waits for a worker: what a connection has left behind goes, the rest keeps its order."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from nsqsmart.client.staff import Inbox, Tally
+
+
+def message(source: object, lane: object = None) -> Any:
+    return SimpleNamespace(subscription=source, lane=lane, answer=None)
+
+
+def left(inbox: Inbox) -> list[object]:
+    return [inbox.queue.get_nowait() for _ in range(inbox.queue.qsize())]
+
+
+def test_what_came_from_a_connection_that_is_over_is_forgotten():
+    forgotten: list[object] = []
+    gone, other = SimpleNamespace(forget=forgotten.append), object()
+    messages = [message(gone), message(other), message(gone), message(other)]
+    head = message(gone, lane=object())
+    inbox, tally = Inbox(), Tally()
+    for each in (*messages, head):
+        inbox.queue.put(each)
+    inbox.drop(gone, tally)
+    assert left(inbox) == [messages[1], messages[3], head]
+    assert forgotten == [messages[0], messages[2]]
+    assert tally.expired == 2
+    assert messages[0].answer is False
+
+
+def test_the_end_stays_behind_what_was_before_it():
+    other = object()
+    inbox, first = Inbox(), message(other)
+    inbox.queue.put(first)
+    inbox.end(2)
+    inbox.drop(object(), Tally())
+    assert left(inbox) == [first, None, None]
