@@ -86,7 +86,7 @@ class Inbox:
             with suppress(Empty):
                 for _ in range(self.queue.qsize()):
                     message = self.queue.get_nowait()
-                    if message is None or message.lane or message.subscription is not source:
+                    if message is None or message._lane or message._subscription is not source:
                         kept.append(message)
                     else:
                         dropped.append(message)
@@ -94,8 +94,8 @@ class Inbox:
                 self.queue.put(each)
         for message in dropped:
             tally.expired += 1
-            message.answer = False
-            message.subscription.forget(message)
+            message._answer = False
+            message._subscription.forget(message)
 
 
 class Staff(Protocol):
