@@ -126,8 +126,8 @@ class Copier:
             return more
         with self._lock:
             waiting = [(to, each) for to, each in self._beyond + more if not each.expired]
-            room = self._most - self._begun
-            chosen, self._beyond = waiting[:room], waiting[room:]
+            left = self._most - self._begun
+            chosen, self._beyond = waiting[:left], waiting[left:]
             self._begun += len(chosen)
         return chosen
 

@@ -126,7 +126,7 @@ class Doctor:
                 self._topic(name)
             self._look_for_paused(names)
         except ConfigError as error:
-            # Nobody has said where the HTTP interface of a lone nsqd is.
+            # The HTTP address of a lone nsqd was not given.
             if not self._direct:
                 self._add("topics", str(error), "look at the options")
         except NsqError as error:

@@ -58,7 +58,7 @@ def incomplete(in_sync: int, wanted: int) -> str:
 
 
 def paused(topic: str, channel: str | None) -> str:
-    """Advice for what delivers nothing because somebody paused it."""
+    """Advice for what delivers nothing because it was paused."""
     what = f"topic unpause {topic}" if channel is None else f"channel unpause {topic} {channel}"
     return f"it delivers nothing until it is unpaused: nsqsmart {what}"
 

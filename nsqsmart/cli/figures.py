@@ -107,7 +107,7 @@ def _replicated(row: Row, found: list[Any]) -> Row:
     own = [each for each in found if row.partition in (None, each.partition)]
     if not own:
         return row
-    # What is not known comes first: of it nobody can say that it is complete.
+    # What is not known comes first: it may be the one that lacks most.
     worst = min(own, key=lambda each: -1 if each.in_sync is None else each.in_sync)
     return replace(row, in_sync=worst.in_sync, replicas=worst.wanted)
 

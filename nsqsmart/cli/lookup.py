@@ -60,7 +60,7 @@ def _everything(admin: Admin) -> dict[str, Any]:
     try:
         return {"nsqds": nodes, "topics": admin.topics()}
     except ConfigError:
-        # A lone nsqd says what it has over HTTP alone, and nobody has said where that is.
+        # A lone nsqd says what it has over HTTP alone, and that address was not given.
         return {"nsqds": nodes, "topics": None}
 
 

@@ -126,13 +126,13 @@ class Errand:
 
     def replicas(self, topic: str) -> list[Replicas]:
         """Those of every partition, as its leader counts them; [] on an original cluster."""
-        picture = self.topology(topic)
-        if picture.state is TopicState.UNKNOWN:
+        topology = self.topology(topic)
+        if topology.state is TopicState.UNKNOWN:
             raise unknown(topic)
-        wanted, found = picture.meta.replicas, []
+        wanted, found = topology.meta.replicas, []
         with self._http(_STATS_PATIENCE) as http:
-            for number in range(picture.partition_num):
-                leader = picture.leaders.get(number)
+            for number in range(topology.partition_num):
+                leader = topology.leaders.get(number)
                 name = str(leader.address) if leader else ""
                 count = self._count_in_sync(http, leader, topic, number) if leader else None
                 found.append(Replicas(number, name, wanted, count))

@@ -26,7 +26,7 @@ _IGNORED = "accepted and ignored"
 
 
 def _no_statsd(_text: str) -> str:
-    """Whoever waits for statistics shall not wait for ever."""
+    """What waits for statistics must not wait for ever."""
     raise ValueError("this stand-in sends no statistics: leave the flag out, and ask /stats")
 
 

@@ -68,9 +68,9 @@ def test_a_redesigned_topic_with_its_settings(redesigned, nsqsmart):
     words = ("--partitions", 2, "--replicas", 2, "--ordered", "--extend-support")
     (told,) = nsqsmart.records("topic", "create", "bills", *words, "--url", redesigned.url)
     assert told == {"topic": "bills", "done": "created"}
-    picture = Admin(redesigned.url).topology("bills")
-    assert (picture.partition_num, picture.meta.replicas) == (2, 2)
-    assert (picture.meta.ordered, picture.meta.extended) == (True, True)
+    found = Admin(redesigned.url).topology("bills")
+    assert (found.partition_num, found.meta.replicas) == (2, 2)
+    assert (found.meta.ordered, found.meta.extended) == (True, True)
     (told,) = nsqsmart.records("channel", "create", "bills", "c", "--url", redesigned.url)
     assert told == {"topic": "bills", "channel": "c", "done": "created"}
     code, _, err = nsqsmart("topic", "pause", "bills", "--url", redesigned.url)
@@ -131,9 +131,9 @@ def test_an_nsqd_that_does_not_answer_is_named(original):
         nsqd_http_addresses="{}:{},127.0.0.1:{}".format(*up.http_address, http),
     )
     assert [each.nsqd for each in admin.stats().unreachable] == [f"127.0.0.1:{tcp}"]
-    nobody = Admin(f"nsq://127.0.0.1:{tcp}", nsqd_http_addresses=f"127.0.0.1:{http}")
+    silent = Admin(f"nsq://127.0.0.1:{tcp}", nsqd_http_addresses=f"127.0.0.1:{http}")
     with pytest.raises(DiscoveryError, match=f"no nsqd answers over HTTP .*:{http}"):
-        nobody.create_topic("orders")
+        silent.create_topic("orders")
 
 
 @pytest.mark.parametrize(

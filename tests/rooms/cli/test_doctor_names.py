@@ -51,7 +51,7 @@ def test_an_nsqd_that_hangs(advice, hung):
     "options", [{"dialect": "original"}, {"dialect": "redesigned", "election_delay": 60}]
 )
 def test_an_nsqd_that_hangs_behind_a_lookup(advice, options):
-    # Nobody misses the hung one before it is asked, however late that is.
+    # The cluster does not miss the hung one before it is asked, however late that is.
     with Cluster(**options) as cluster:
         cluster.hang(cluster.nsqds[0])
         code, said = advice(cluster.url)

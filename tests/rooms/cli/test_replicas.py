@@ -64,7 +64,7 @@ def test_stat_shows_them(three, nsqsmart):
     (report,) = nsqsmart.records("stat", "orders", "--url", three.url)
     (row,) = report["channels"]
     assert (row["in_sync"], row["replicas"]) == (2, 3)
-    # Of all topics together nobody asks each leader.
+    # Of all topics together not every leader is asked.
     assert lines()[0][-1] == "clients"
 
 
