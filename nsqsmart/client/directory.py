@@ -57,6 +57,7 @@ class Directory:
         self._entries: dict[str, Entry] = {}
         self._closed = False
         self.beside = Beside()
+        self._nodes: tuple[Node, ...] = ()
         self.on_gone: Callable[[frozenset[Address]], None] = lambda _: None
         """Told of nsqds that no topic is on any more."""
 
@@ -266,8 +267,14 @@ class Directory:
         return merge(topic, answers, entry.topology, now=monotonic(), refused=refused, keeps=keeps)
 
     def nodes_for_new_topic(self, topic: str, deadline: float) -> tuple[Node, ...]:
-        """Where an original cluster takes the first publish of a topic; () on any other."""
-        return self.asking.nodes_for_new_topic(topic, deadline) if self.asking else ()
+        """Where an original cluster takes the first publish of a topic; () on any other.
+
+        A lookup that has just begun knows no nsqd yet: those it knew before serve.
+        """
+        nodes = self.asking.nodes_for_new_topic(topic, deadline) if self.asking else ()
+        if nodes:
+            self._nodes = nodes
+        return nodes or self._nodes
 
     def nodes(self, deadline: float) -> tuple[Address, ...]:
         """Every nsqd: those named by hand, or all that the lookups know."""

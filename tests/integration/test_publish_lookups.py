@@ -407,6 +407,28 @@ def test_a_lookup_that_forgot_is_not_believed_while_the_nsqd_answers(body):
             assert isinstance(error, TopicNotExist)
 
 
+def test_a_topic_that_a_publish_has_made_outlives_a_lookup_that_forgot():
+    """Its nsqd had not been looked up yet when the only lookup began anew, without any nsqd."""
+    nodes = [True]
+    with Peer(healthy) as nsqd:
+        one = {"broadcast_address": nsqd.address[0], "tcp_port": nsqd.address[1], "http_port": 1}
+
+        def answer(path: str) -> bytes:
+            if path.startswith("/nodes"):
+                listed = [one | {"topics": [], "tombstones": []}] if nodes[0] else []
+                return http_answer(200, json.dumps({"producers": listed}).encode())
+            return http_answer(404, b'{"message":"TOPIC_NOT_FOUND"}')
+
+        with (
+            Peer(http_script(answer)) as lookup,
+            nsqsmart.Producer(lookup_url(lookup), **POLLS) as producer,
+        ):
+            assert producer.publish("t", b"x", timeout=5).attempts == 1
+            nodes[0] = False
+            for _ in range(5):
+                assert producer.publish("t", b"x", timeout=5).attempts == 1
+
+
 # -------------------------------------------------------------------------------- moved leaders
 
 

@@ -12,6 +12,17 @@ _POOL = "nsqsmart/net/pool.py"
 
 PUBLISHING: tuple[Mutant, ...] = (
     Mutant(
+        "nodes-are-forgotten-too",
+        "nsqsmart/client/directory.py",
+        "        return nodes or self._nodes\n",
+        "        return nodes\n",
+        "a lookup that has just begun keeps no new topic of an original cluster from its nsqds",
+        (
+            "tests/integration/test_publish_lookups.py"
+            "::test_a_topic_that_a_publish_has_made_outlives_a_lookup_that_forgot",
+        ),
+    ),
+    Mutant(
         "a-pipeline-that-never-begins",
         "nsqsmart/client/pipes.py",
         "            pipeline.retire()\n            raise\n",
