@@ -73,7 +73,7 @@ class Holdings:
             message._lane.done(message, finished=message.finished)
 
     def counts(self) -> Counter[object]:
-        """How many somebody holds just now, by subscription."""
+        """How many are held just now, by subscription."""
         with self._changed:
             return self._counts.copy()
 

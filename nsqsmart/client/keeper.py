@@ -238,7 +238,7 @@ class Keeper:
                     due.append((place, target))
                 elif kept is not None and kept.target.address != target.address:
                     moved.append(kept)
-            # Nobody lists the others any more: nothing to dial until somebody does.
+            # The others are listed no more: nothing to dial until they are.
             self._failing = {
                 place: each for place, each in self._failing.items() if place in wanted
             }

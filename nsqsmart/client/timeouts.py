@@ -18,7 +18,7 @@ _LINGERS = 60.0
 
 
 class Timeouts:
-    """Of one consumer. ``count`` is how many messages the server gave to somebody else."""
+    """Of one consumer. ``count`` is how many messages the server took back."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the two below
@@ -27,7 +27,7 @@ class Timeouts:
         self._seldom = Seldom()
 
     def look(self, messages: Iterable[Message]) -> None:
-        """Note those of *messages*, which somebody has in hand, whose time is up."""
+        """Note those of *messages*, which are in hand, whose time is up."""
         for message in messages:
             if message.expired and not message.answered and message._subscription.live:
                 self.note(message)

@@ -67,7 +67,7 @@ class OrderCheck:
     def _note(self, start: int, end: int) -> None:
         place = bisect_right(self._starts, start)
         if not place and self._starts:
-            # Somebody has set it back to before our time: what lies between was not missed.
+            # The channel was set back to before our time: what lies between was not missed.
             end = max(end, self._starts[0])
         if place and start <= self._ends[place - 1]:
             self._ends[place - 1] = max(end, self._ends[place - 1])

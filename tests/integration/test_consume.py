@@ -271,7 +271,7 @@ def test_no_more_is_in_flight_than_was_allowed(cluster):
 
 
 @pytest.mark.parametrize("pulls", [False, True])
-def test_what_waits_unread_starves_nobody(pulls):
+def test_what_waits_unread_does_not_starve(pulls):
     """Or who gathers until it is starved would have batches of one."""
     sizes: list[int] = []
     gathered: list[nsqsmart.Message] = []

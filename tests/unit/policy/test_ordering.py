@@ -66,7 +66,7 @@ def test_a_log_without_gaps_is_one_range_and_many_gaps_are_bounded() -> None:
     for number in range(5000, 10_000):
         assert check.judge(60 * number, number, 40) is Order.NEXT
     assert len(check._starts) == len(check._ends) == 1000
-    # The gaps that are forgotten accuse nobody.
+    # The gaps that are forgotten are no violation.
     assert check.judge(60 * 5000 + 40, 3, 10) is Order.REWIND
     assert check.judge(60 * 9000 + 40, 3, 10) is Order.VIOLATION
     check.restart()
