@@ -91,8 +91,9 @@ def judge_standing(known: Remembered, standing: Standing, *, ordered: bool, choi
         return Finding.TELL if lost else Finding.FINE
     if standing.confirmed <= known.lowest:
         return Finding.FINE
-    if known.finished and others and not ordered:
-        # A channel with a FIN is not forgotten: the others have finished them meanwhile.
+    if known.finished and (ordered or others):
+        # A channel with a FIN is not forgotten: other consumers have finished them meanwhile. Of an
+        # unordered one the first FINs may not have reached the new leader.
         return Finding.FINE
     rewinds = choice == REWIND or (choice == AUTO and ordered)
     if rewinds and not (known.finished or known.rewound or others):

@@ -436,4 +436,12 @@ CONSUMING: tuple[Mutant, ...] = (
             "::test_an_answer_that_the_server_refuses_is_named",
         ),
     ),
+    Mutant(
+        "a-channel-with-a-finish-is-forgotten",
+        "nsqsmart/policy/standings.py",
+        "    if known.finished and (ordered or others):",
+        "    if known.finished and others:",
+        "what another consumer has finished is not reported as skipped",
+        ("tests/unit/policy/test_standings.py::test_what_is_to_be_done",),
+    ),
 )

@@ -233,6 +233,15 @@ def test_nothing_is_said_of_what_was_finished_before_its_copy_failed(nsqd, caplo
     assert (ours.channels_lost, nsqd.posts, caplog.text) == (0, [], "")
 
 
+def test_nothing_is_said_of_what_another_consumer_has_finished_meanwhile(nsqd, caplog):
+    """What this one had in hand when its leader changed went to the other one."""
+    ours = standings()
+    ours.settle(stood_at(nsqd)).take([message_at(30, finished=True), message_at(60)])
+    with caplog.at_level(logging.ERROR):
+        ours.settle(stood_at(nsqd))
+    assert (ours.channels_lost, nsqd.posts, caplog.text) == (0, [], "")
+
+
 def test_what_cannot_be_asked_is_asked_again_and_not_for_ever(nsqd, caplog):
     ours = standings()
     ours.settle(stood_at(nsqd)).take([message_at(60)])

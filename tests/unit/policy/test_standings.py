@@ -77,9 +77,11 @@ def at(confirmed: int, clients: int = 1, unfinished: int = 5) -> Standing:
         # Somebody may have finished it, or would get it twice.
         (known(), at(101, clients=2), True, "auto", Finding.TELL),
         (known(), at(101, clients=2), False, "warn", Finding.TELL),
-        (known(finished=True), at(101), True, "auto", Finding.TELL),
-        (known(finished=True), at(101, clients=2), True, "auto", Finding.TELL),
+        # A channel with a FIN is not forgotten.
+        (known(finished=True), at(101), True, "auto", Finding.FINE),
+        (known(finished=True), at(101, clients=2), True, "warn", Finding.FINE),
         (known(finished=True), at(101, clients=2), False, "auto", Finding.FINE),
+        (known(finished=True), at(101), False, "auto", Finding.TELL),
         # Once only.
         (known(rewound=True), at(101), True, "auto", Finding.TELL),
         # Without offsets.
