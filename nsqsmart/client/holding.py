@@ -30,7 +30,7 @@ class Holdings:
         self._listener = listener
         self._changed = threading.Condition(threading.Lock())  # guards the six below
         self._held: set[Message] = set()
-        self._counts: Counter[object] = Counter()  # of them, by subscription
+        self._counts: dict[object, int] = {}  # of them, by subscription
         self._busy: dict[Message, int] = {}  # those in a with block, and its thread
         self.finished = self.requeued = self.expired = 0
 
@@ -38,7 +38,8 @@ class Holdings:
         """From now on somebody else answers for *message*."""
         with self._changed:
             self._held.add(message)
-            self._counts[message._subscription] += 1
+            source, counts = message._arrival.source, self._counts
+            counts[source] = counts.get(source, 0) + 1
 
     def begin(self, message: Message) -> None:
         """A ``with`` block of *message* begins, in the calling thread."""
@@ -75,7 +76,8 @@ class Holdings:
     def counts(self) -> Counter[object]:
         """How many are held just now, by subscription."""
         with self._changed:
-            return self._counts.copy()
+            self._counts = {source: count for source, count in self._counts.items() if count}
+            return Counter(self._counts)
 
     def held(self) -> list[Message]:
         """What somebody holds just now."""
@@ -100,6 +102,7 @@ class Holdings:
         A ``with`` block on an ordered message is a handler that runs: its partition waits for it.
         """
         ended: list[Message] = []
+        self.counts()  # which forgets the subscriptions that are gone
         with self._changed:
             for message in list(self._held):
                 if self._is_over(message):
@@ -132,9 +135,7 @@ class Holdings:
 
     def _drop(self, message: Message) -> None:
         self._held.remove(message)
-        self._counts[message._subscription] -= 1
-        if not self._counts[message._subscription]:
-            del self._counts[message._subscription]
+        self._counts[message._arrival.source] -= 1
 
     def _end_block(self, message: Message) -> None:
         if self._busy.pop(message, None) is not None:
