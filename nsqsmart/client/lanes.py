@@ -128,6 +128,7 @@ class Lane:
             self._successor = successor if busy else None
         for message in dropped:
             message._answer = False
+            message.body = b""  # its place may be remembered for long
             self._subscription.forget(message)
         return busy
 

@@ -95,6 +95,7 @@ class Inbox:
         for message in dropped:
             tally.expired += 1
             message._answer = False
+            message.body = b""  # its place may be remembered for long
             message._subscription.forget(message)
 
 

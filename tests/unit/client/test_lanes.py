@@ -316,6 +316,7 @@ def test_a_new_connection_waits_for_what_the_one_before_has_in_hand():
     new.lane.follow(old.lane)
     # What waited there is the server's again.
     assert old.forgotten == [waiting]
+    assert (waiting.body, first.body != b"") == (b"", True)
     assert old.numbers() == [1]
     again, _ = new.offer(1), new.offer(2)
     assert new.numbers() == []

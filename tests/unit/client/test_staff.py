@@ -9,7 +9,7 @@ from nsqsmart.client.staff import Inbox, Tally
 
 
 def message(source: object, lane: object = None) -> Any:
-    return SimpleNamespace(_subscription=source, _lane=lane, _answer=None)
+    return SimpleNamespace(_subscription=source, _lane=lane, _answer=None, body=b"x")
 
 
 def left(inbox: Inbox) -> list[object]:
@@ -28,7 +28,8 @@ def test_what_came_from_a_connection_that_is_over_is_forgotten():
     assert left(inbox) == [messages[1], messages[3], head]
     assert forgotten == [messages[0], messages[2]]
     assert tally.expired == 2
-    assert messages[0]._answer is False
+    assert (messages[0]._answer, messages[0].body) == (False, b"")
+    assert messages[1].body == b"x"
 
 
 def test_the_end_stays_behind_what_was_before_it():
