@@ -295,11 +295,14 @@ def test_an_unanswered_message_goes_elsewhere(original):
 def test_a_deadline_ends_it():
     def script(talk: Talk) -> None:
         talk.greet()
+        talk.publish()
+        talk.ok()
         talk.stall()
 
     with Peer(script) as peer, nsqsmart.Producer(peer.url) as producer:
-        # Long enough for the handshake: whoever has no connection by then was not sent.
-        pendings = [producer.publish_async("t", b"x", timeout=1.5) for _ in range(6)]
+        # What has no connection by its deadline was not sent.
+        producer.publish_async("t", b"first", timeout=10).result(10)
+        pendings = [producer.publish_async("t", b"x", timeout=0.5) for _ in range(6)]
         with pytest.raises(TimeoutError, match="stays on its way"):
             pendings[0].result(0.01)
         found = results(pendings)
