@@ -7,6 +7,7 @@ arithmetic only. What reading makes TLS want to say leaves with the next send.
 
 from __future__ import annotations
 
+import logging
 import ssl
 import threading
 from collections.abc import Iterator
@@ -16,8 +17,11 @@ from nsqsmart.config import ClientConfig
 from nsqsmart.errors import ConfigError, ConnectError, ConnectionLost, ProtocolError
 from nsqsmart.net.sockets import Socket
 
+log = logging.getLogger("nsqsmart")
+
 _PIECE = 64 * 1024
 _VERSIONS = {"tls1.2": ssl.TLSVersion.TLSv1_2, "tls1.3": ssl.TLSVersion.TLSv1_3}
+_warned: list[bool] = []
 
 
 def make_context(config: ClientConfig) -> ssl.SSLContext:
@@ -35,7 +39,18 @@ def make_context(config: ClientConfig) -> ssl.SSLContext:
     if config.tls_insecure_skip_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+        _warn_of_trust()
     return context
+
+
+def _warn_of_trust() -> None:
+    """Once per process: what was meant for a test is easily left in."""
+    if not _warned:
+        _warned.append(True)
+        log.warning(
+            "tls_insecure_skip_verify is set: whoever answers is believed to be the server, "
+            "and may read and change everything"
+        )
 
 
 def _check_files(config: ClientConfig) -> None:

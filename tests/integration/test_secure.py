@@ -13,11 +13,19 @@ import trustme
 
 import nsqsmart
 from nsqsmart.embedded import Cluster
-from nsqsmart.errors import NotAuthorized, Outcome, PublishError, PublishFailed, SubscribeError
+from nsqsmart.errors import (
+    DiscoveryError,
+    NotAuthorized,
+    Outcome,
+    PublishError,
+    PublishFailed,
+    SubscribeError,
+    TopicNotExist,
+)
 from nsqsmart.wire.frames import ERROR, RESPONSE, encode_frame
 from tests.helpers import eventually
 from tests.integration.consuming import Handled, all_finished, numbered, publish
-from tests.peers import Peer, Talk
+from tests.peers import Peer, Talk, http_answer
 
 SECRET = "open-sesame-4711"
 
@@ -225,6 +233,26 @@ def test_a_secret_that_is_echoed_is_not_said_later_either(caplog):
             producer.publish_async("t", b"x", timeout=5).result()
     assert "***" in str(refused.value)
     assert SECRET not in f"{refused.value}{also.value}{refused.value.__cause__}{caplog.text}"
+
+
+def test_no_lookup_is_told_the_secret():
+    """It is for nsqds alone: a lookup is asked in the clear."""
+    heard = bytearray()
+
+    def lookup(talk: Talk) -> None:
+        while (line := talk.line()).strip():
+            heard.extend(line)
+        talk.send(http_answer(404, b'{"message":"TOPIC_NOT_FOUND"}'))
+
+    with Peer(lookup) as peer:
+        url = "nsq+lookupd://{}:{}".format(*peer.address)
+        options = {"auth_secret": SECRET, "lookupd_min_refresh_interval": 0.01}
+        with pytest.raises(TopicNotExist):
+            nsqsmart.Producer(url, **options).publish("t", b"x", timeout=5)
+        with pytest.raises(DiscoveryError):
+            nsqsmart.Admin(url, auth_secret=SECRET).topics()
+    assert b"GET /lookup?" in heard
+    assert SECRET.encode() not in heard
 
 
 def test_compression_that_a_server_does_not_have_is_an_error_that_says_so():

@@ -9,6 +9,14 @@ _TLS = "nsqsmart/net/tls.py"
 
 SECURITY: tuple[Mutant, ...] = (
     Mutant(
+        "who-verifies-nothing-hears-nothing",
+        "nsqsmart/net/tls.py",
+        "        _warn_of_trust()\n",
+        "",
+        "a client that verifies no certificate says so in the log",
+        ("tests/unit/net/test_tls.py::test_that_nothing_is_verified_is_logged_once",),
+    ),
+    Mutant(
         "clear-text-counts-inside-tls",
         _HANDSHAKE,
         "tls.shake_hands(transport.socket, talk.deadline, talk.take_rest())",

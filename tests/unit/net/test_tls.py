@@ -15,6 +15,7 @@ import trustme
 from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import ConfigError, ConnectError, ConnectionLost, ProtocolError
 from nsqsmart.names import Address
+from nsqsmart.net import tls
 from nsqsmart.net.sockets import Socket
 from nsqsmart.net.tls import TlsStream, make_context
 
@@ -51,6 +52,22 @@ def test_certificate_and_host_name_are_verified_unless_told_otherwise(files):
     careless = context_of(tls_insecure_skip_verify=True)
     assert careless.verify_mode is ssl.CERT_NONE
     assert not careless.check_hostname
+
+
+def test_that_nothing_is_verified_is_logged_once(monkeypatch, caplog):
+    monkeypatch.setattr(tls, "_warned", [])
+    context_of()
+    assert caplog.records == []
+    for _ in range(2):
+        context_of(tls_insecure_skip_verify=True)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "tls_insecure_skip_verify" in record.getMessage()
+
+
+def test_tls_compresses_nothing():
+    """Else the length of what is sent tells what is in it (CRIME)."""
+    assert context_of().options & ssl.OP_NO_COMPRESSION
 
 
 def test_the_lowest_version_can_be_raised():
