@@ -209,7 +209,7 @@ def test_messages_that_time_out_are_told(hasty, caplog):
         all_finished(hasty)
         stats = consumer.stats()
         assert stats.timed_out >= 2
-        assert stats.finished == 2
+        assert stats.finished >= 2  # a FIN may cross the time-out on its way
     told = [each for each in complaints(caplog) if "not answered in time" in each]
     # The others within the minute are counted.
     assert len(told) == 1
