@@ -131,6 +131,16 @@ def test_shares_follow_who_comes_and_goes() -> None:
     assert targets(control, "abc") == [0, 5, 5]
 
 
+def test_shares_are_kept_for_connections_that_are_expected() -> None:
+    control = flow("a", 10)
+    control.expect(3)
+    assert targets(control, "a") == [4]
+    control.connect("b", 2500, 0.0)
+    assert targets(control, "ab") == [4, 3]
+    control.expect(0)
+    assert targets(control, "ab") == [5, 5]
+
+
 def test_an_unknown_connection_has_nothing() -> None:
     assert flow("a").target("b") == 0
 

@@ -13,6 +13,7 @@ from nsqsmart.policy.node_answers import (
     Listed,
     NodeInfo,
     describe,
+    parse_info,
     parse_listing,
     parse_topics,
     unite,
@@ -82,6 +83,15 @@ def test_what_is_no_answer_is_an_error(parse, status, body):
 def test_topics_are_names():
     assert parse_topics(200, b'{"topics":["b","a","no good",null,7]}') == ["b", "a"]
     assert parse_topics(200, b'{"topics":null}') == []
+
+
+def test_an_nsqd_tells_its_version_and_host():
+    told = {"version": "1.3.0", "hostname": "box\x1b[31m"}
+    assert parse_info(200, json.dumps(told).encode()) == ("1.3.0", "box\\x1b[31m")
+    with pytest.raises(DiscoveryError, match="without a version"):
+        parse_info(200, b'{"hostname":"box"}')
+    with pytest.raises(DiscoveryError):
+        parse_info(404, b'{"message":"NOT_FOUND"}')
 
 
 def test_what_several_lookups_list_is_one_node():
