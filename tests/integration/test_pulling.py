@@ -217,7 +217,7 @@ def test_a_signal_handler_may_close_the_consumer_whose_call_it_interrupts(cluste
 
     def interrupt_at(position: int) -> int:
         reports: list[nsqsmart.CloseReport] = []
-        with pull(cluster) as consumer:
+        with pull(cluster, max_in_flight=4) as consumer:
             (message,) = consumer.poll(timeout=10)
             with calling_at(position, lambda: reports.append(consumer.close())) as places:
                 call(message)
