@@ -14,6 +14,8 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ns
 
 import nsqsmart
 from nsqsmart.embedded import Cluster
+from tests.helpers import eventually
+from tests.integration.consuming import channels
 from tests.rooms.spark.conftest import CHANNEL, TOPIC
 
 if TYPE_CHECKING:
@@ -148,6 +150,28 @@ def test_a_task_that_fails_is_tried_again(query: Query, publish: Publish) -> Non
 
     frame = query.stream()
     assert query.run(frame.withColumn("value", fail_once(frame.value))) == sent
+
+
+@one_dialect
+def test_a_secret_is_in_no_plan(query: Query) -> None:
+    """Plans are logged, and shown in Spark's pages."""
+    options = {**query.options, "mode": "peek", "nsq.auth_secret": "open-sesame-4711"}
+    frame = query.spark.read.format("nsq").options(**options).load()
+    plans = frame._jdf.queryExecution().toString()
+    assert "nsq" in plans.lower()
+    assert "open-sesame" not in plans + repr(frame)
+
+
+@one_dialect
+def test_a_limit_leaves_no_consumer_behind(
+    query: Query, publish: Publish, cluster: Cluster
+) -> None:
+    """Spark ends a reader early when it has enough rows; its worker is used again."""
+    publish(100)
+    frame = query.spark.read.format("nsq").options(**{**query.options, "mode": "peek"}).load()
+    for _ in range(3):
+        assert len(frame.limit(3).collect()) == 3
+    eventually(lambda: not any(one["client_num"] for one in channels(cluster, TOPIC, CHANNEL)))
 
 
 @one_dialect
