@@ -485,10 +485,11 @@ def test_a_port_that_speaks_http_ends_a_call_at_once(asynchronous):
         return producer.publish("t", b"x", timeout=60)
 
     def web_server(talk: Talk) -> None:
-        # What is closed unread is a reset, which may overtake the answer.
+        # What is closed may be a reset, which may overtake the answer.
         talk.line()
         talk.body()
         talk.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        talk.stall()
 
     with (
         Peer(web_server) as web,

@@ -247,7 +247,8 @@ def test_hang_and_wake(connect) -> None:
         single, traced, batch, consumer = (connect(leader) for _ in range(4))
         consumer.subscribe(commands.sub("t", "c", 0))
         for client in (single, traced, batch):
-            client.identify()
+            # Without heartbeats: a server that wakes may end a silent client before it answers.
+            client.identify(heartbeat_interval=-1)
         cluster.hang(leader)
         for client, command in ((single, PUB), (traced, TRACED), (batch, MPUB)):
             client.send(command)
