@@ -294,7 +294,8 @@ def test_what_waits_unread_does_not_starve(pulls):
         cluster.create_channel("t", "c")
         publish(cluster, *numbered(60))
         options = {"max_in_flight": 20, "workers": 1, "rdy_mode": "level"}
-        with consume(cluster, None if pulls else handler, **options) as consumer:
+        consumer = consume(cluster, None if pulls else handler, **options)
+        with consumer:
             if pulls:
                 eventually(lambda: consumer._engine.received == 20)
                 while len(sizes) < 3:
