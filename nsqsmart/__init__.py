@@ -21,7 +21,7 @@ from nsqsmart._version import __version__
 if TYPE_CHECKING:
     from nsqsmart import errors, metrics, tracing
     from nsqsmart.client.admin import Admin
-    from nsqsmart.client.arguments import encode_json
+    from nsqsmart.client.arguments import PublishArguments, encode_json
     from nsqsmart.client.closing import CloseReport
     from nsqsmart.client.consumer import Consumer
     from nsqsmart.client.health import Health
@@ -80,6 +80,7 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerOptions",
+    "PublishArguments",
     "PublishError",
     "PullReport",
     "PullSubscription",
@@ -131,6 +132,7 @@ _HOMES = {
     "Producer": "nsqsmart.client.producer",
     "ProducerConfig": "nsqsmart.config",
     "ProducerOptions": "nsqsmart.config",
+    "PublishArguments": "nsqsmart.client.arguments",
     "PublishError": "nsqsmart.errors",
     "PullReport": "nsqsmart.client.pull_hand",
     "PullSubscription": "nsqsmart.client.pull_subscription",

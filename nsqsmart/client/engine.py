@@ -157,7 +157,7 @@ class Engine:
                 self._shared_until = monotonic() + _FIRST_SHARES
             self.subscriptions.add(subscription)
         if first:
-            self.ticker.at(monotonic() + _FIRST_SHARES, self.regulator.expect)
+            self.ticker.at(self._shared_until, self.regulator.expect)
         subscription.start()
         return subscription
 

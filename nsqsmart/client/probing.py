@@ -152,7 +152,7 @@ def _try_to_publish(transport: Transport, wanted: Wanted, steps: _Steps, deadlin
     """Raise ServerError where nsqd does not permit it, or has no such topic.
 
     By a batch whose one message is empty: it is refused after the permission was looked at, and
-    stores nothing (protocol 2.11).
+    stores nothing.
     """
     steps.begin("publish")
     frames = FrameDecoder(_MOST_ANSWER)

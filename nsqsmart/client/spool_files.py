@@ -27,7 +27,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 def prepare_folder(name: str) -> Path:
     """Make the folder *name* if it is not there; ``~`` is the user's home.
 
-    Raises :class:`ConfigError` where it cannot be, or where somebody else could write in it. A disk
+    Raises :class:`ConfigError` where it cannot be, or where another user could write in it. A disk
     that is full or read-only is told in the log: that may pass, and until then nothing is spooled.
     """
     folder = Path(os.path.abspath(Path(name).expanduser()))  # noqa: PTH100 - follows no link

@@ -48,8 +48,8 @@ def _warn_of_trust() -> None:
     if not _warned:
         _warned.append(True)
         log.warning(
-            "tls_insecure_skip_verify is set: whoever answers is believed to be the server, "
-            "and may read and change everything"
+            "tls_insecure_skip_verify is set: any server is trusted, with any certificate, "
+            "and can read and change everything"
         )
 
 

@@ -70,7 +70,7 @@ def parse_info(status: int, body: bytes) -> tuple[str, str]:
     data = _data(status, body, "info")
     version, hostname = text_of(data.get("version")), text_of(data.get("hostname"))
     if not version:
-        raise DiscoveryError("info answered without a version: it is no nsqd")
+        raise DiscoveryError("info answered without a version: it is not an nsqd")
     return shown(version)[:_MAX_VERSION], shown(hostname)[:_MAX_HOSTNAME]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.sites import Led
 _PATIENCE, _PATIENCE_EMBEDDED = 180, 20
 
 
-class Stage:
+class Stage(ABC):
     """Where a row is played: it happens to ``topic``, and above all to its partition 0."""
 
     site: Led
@@ -31,12 +32,12 @@ class Stage:
         leaders = self.site.leaders(self.topic).values()
         return next(node for node in self.site.nodes if node not in leaders)
 
-    def happens(self, what: str) -> None:
+    def happens(self, what: str) -> None:  # noqa: B027 - not every stage notes it
         """*what* is about to happen to the cluster."""
 
+    @abstractmethod
     def lose(self, node: str, end: Callable[[str], None], back: Callable[[str], None]) -> None:
         """Take *node* away until it is missed no more, and give it back."""
-        raise NotImplementedError
 
 
 Row = Callable[[Stage], None]

@@ -75,7 +75,7 @@ def test_a_refusal_that_will_not_pass_is_an_error_and_logged_rarely(cluster, cap
     assert "E_SUB_FAILED" in lines[0].getMessage()
 
 
-def test_a_topic_that_nobody_has_is_told_once(cluster, caplog):
+def test_a_topic_that_no_lookup_knows_is_told_once(cluster, caplog):
     options = {"lookupd_min_refresh_interval": 0.01, "lookupd_poll_interval": 0.01}
     with nsqsmart.Consumer("late", "c", print, address=cluster.url, **options) as consumer:
         directory = consumer._engine.directory

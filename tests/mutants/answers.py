@@ -78,7 +78,7 @@ ANSWERS: tuple[Mutant, ...] = (
         ("tests/unit/net/test_http_session.py::test_what_is_read_beside_the_body_is_bounded_too",),
     ),
     Mutant(
-        "the-policy-is-asked-by-nobody",
+        "the-policy-is-not-asked",
         "nsqsmart/client/asking.py",
         "lambda address: is_permitted(address, config)",
         "lambda address: True",

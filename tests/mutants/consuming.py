@@ -39,7 +39,7 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "what-hangs-keeps-its-share",
         "nsqsmart/client/engine.py",
-        "            self.ticker.at(monotonic() + _FIRST_SHARES, self.regulator.expect)\n",
+        "            self.ticker.at(self._shared_until, self.regulator.expect)\n",
         "            pass\n",
         "a connection that cannot be made keeps its share from the others for a second at most",
         (
@@ -52,7 +52,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "nsqsmart/net/outbox.py",
         "if not self._lock.acquire(timeout=max(0.0, deadline - monotonic())):",
         "if not self._lock.acquire(blocking=False):",
-        "close() sends every answer before it ends the connection, whoever else is sending",
+        "close() sends every answer before it ends the connection, also while another thread sends",
         ("tests/unit/net/test_outbox.py::test_a_drain_waits_for_the_thread_that_is_sending",),
     ),
     Mutant(
@@ -60,7 +60,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "nsqsmart/client/subscription.py",
         "            self.outbox.drain(deadline)\n",
         "            self.outbox.flush()\n",
-        "close() sends every answer before it ends the connection, whoever else is sending",
+        "close() sends every answer before it ends the connection, also while another thread sends",
         ("tests/unit/client/test_subscription.py",),
     ),
     Mutant(

@@ -206,7 +206,7 @@ class Storm:
         return True
 
     def _is_warm(self) -> bool:
-        """The first FIN of every place: before that a channel may be forgotten (cluster 9)."""
+        """The first FIN of every place: before that a channel may be forgotten."""
         self.tally.look()
         counts = self.tally.by_place
         return all(counts[topic, place] > 3 for topic in self.topics for place in self._full[topic])

@@ -7,12 +7,12 @@ from typing import Any, Literal, Unpack, overload
 from asgiref.sync import sync_to_async
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
-from nsqsmart import Receipt
+from nsqsmart import PublishArguments, Receipt
 from nsqsmart.contrib.django import conf
 from nsqsmart.contrib.django.aliases import producers
 from nsqsmart.contrib.django.batches import Batch, find_batch
 from nsqsmart.contrib.django.losses import tally
-from nsqsmart.contrib.shared.letters import Arguments, Letter
+from nsqsmart.contrib.shared.letters import Letter
 from nsqsmart.contrib.shared.losses import Counts
 from nsqsmart.errors import ConfigError
 
@@ -25,7 +25,7 @@ def publish(
     when: Literal["now"],
     alias: str = "default",
     using: str | None = None,
-    **arguments: Unpack[Arguments],
+    **arguments: Unpack[PublishArguments],
 ) -> Receipt: ...
 
 
@@ -37,7 +37,7 @@ def publish(
     when: Literal["on_commit", "outbox"],
     alias: str = "default",
     using: str | None = None,
-    **arguments: Unpack[Arguments],
+    **arguments: Unpack[PublishArguments],
 ) -> None: ...
 
 
@@ -49,7 +49,7 @@ def publish(
     when: str | None = None,
     alias: str = "default",
     using: str | None = None,
-    **arguments: Unpack[Arguments],
+    **arguments: Unpack[PublishArguments],
 ) -> Receipt | None: ...
 
 
@@ -60,7 +60,7 @@ def publish(
     when: str | None = None,
     alias: str = "default",
     using: str | None = None,
-    **arguments: Unpack[Arguments],
+    **arguments: Unpack[PublishArguments],
 ) -> Receipt | None:
     """Publish *body* to *topic*, by default when the transaction commits.
 

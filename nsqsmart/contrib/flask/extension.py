@@ -9,12 +9,12 @@ from typing import Any, TypeVar, Unpack
 from flask import Flask, current_app
 from flask.sansio.blueprints import Blueprint
 
-from nsqsmart import Producer, Receipt
+from nsqsmart import Producer, PublishArguments, Receipt
 from nsqsmart.contrib.flask.commands import make_group
 from nsqsmart.contrib.flask.sessions import wait_for_commit
 from nsqsmart.contrib.flask.state import State
 from nsqsmart.contrib.shared.declaring import Declared, declare
-from nsqsmart.contrib.shared.letters import Arguments, Letter
+from nsqsmart.contrib.shared.letters import Letter
 from nsqsmart.contrib.shared.losses import Counts
 from nsqsmart.testing.recording import Outbox
 
@@ -58,11 +58,13 @@ class NSQ:
         """The Producer of the current app, made on first use; raises ConfigError."""
         return self._state().producer
 
-    def publish(self, topic: str, body: bytes, **arguments: Unpack[Arguments]) -> Receipt:
+    def publish(self, topic: str, body: bytes, **arguments: Unpack[PublishArguments]) -> Receipt:
         """Publish now, with the current app's producer: :meth:`nsqsmart.Producer.publish`."""
         return self.producer.publish(topic, body, **arguments)
 
-    def publish_json(self, topic: str, value: object, **arguments: Unpack[Arguments]) -> Receipt:
+    def publish_json(
+        self, topic: str, value: object, **arguments: Unpack[PublishArguments]
+    ) -> Receipt:
         """The same of *value* in JSON: :meth:`nsqsmart.Producer.publish_json`."""
         return self.producer.publish_json(topic, value, **arguments)
 
@@ -71,7 +73,7 @@ class NSQ:
         return self.producer.publish_many(topic, bodies, **arguments)
 
     def publish_after_commit(
-        self, session: Any, topic: str, body: bytes, **arguments: Unpack[Arguments]
+        self, session: Any, topic: str, body: bytes, **arguments: Unpack[PublishArguments]
     ) -> None:
         """Publish when *session* has committed, together with all that waits for it.
 

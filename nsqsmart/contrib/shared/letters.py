@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, Unpack
 
-from nsqsmart import Producer
+from nsqsmart import Producer, PublishArguments
 
 Key = str | int | bytes
-
-
-class Arguments(TypedDict, total=False):
-    """What ``Producer.publish`` takes beside topic and body."""
-
-    key: Key | None
-    partition: int | None
-    trace: bool | None
-    trace_id: int | None
-    headers: Mapping[str, Any] | None
-    tag: str | None
-    delay: float | None
-    timeout: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +27,9 @@ class Letter:
     arguments: Mapping[str, Any]
 
     @classmethod
-    def write(cls, topic: str, body: bytes, alias: str, **arguments: Unpack[Arguments]) -> Self:
+    def write(
+        cls, topic: str, body: bytes, alias: str, **arguments: Unpack[PublishArguments]
+    ) -> Self:
         """Check and copy what ``Producer.publish`` will be given.
 
         Raises TypeError and ConfigError, as that does.
