@@ -20,23 +20,22 @@ from nsqsmart._version import __version__
 
 if TYPE_CHECKING:
     from nsqsmart import errors, metrics, tracing
-    from nsqsmart.client.admin import Admin
-    from nsqsmart.client.arguments import PublishArguments, encode_json
-    from nsqsmart.client.closing import CloseReport
-    from nsqsmart.client.consumer import Consumer
-    from nsqsmart.client.health import Health
-    from nsqsmart.client.http_probing import HttpProbe
-    from nsqsmart.client.message import Message
-    from nsqsmart.client.pending import Pending
-    from nsqsmart.client.probing import Probe, ProbeStep
-    from nsqsmart.client.producer import Producer
-    from nsqsmart.client.pull_hand import PullReport
-    from nsqsmart.client.pull_subscription import PullSubscription
-    from nsqsmart.client.receipt import Receipt
-    from nsqsmart.client.requeue import Requeue
-    from nsqsmart.client.running import run
-    from nsqsmart.client.shared_producer import publish
-    from nsqsmart.client.spool import Flushed, SpooledTopic, spool_status
+    from nsqsmart.client.admin.admin import Admin
+    from nsqsmart.client.admin.probe import HttpProbe, Probe, ProbeStep
+    from nsqsmart.client.consuming.consumer import Consumer
+    from nsqsmart.client.consuming.run import run
+    from nsqsmart.client.consuming.runtime import CloseReport
+    from nsqsmart.client.messages.message import Message
+    from nsqsmart.client.messages.results import Requeue
+    from nsqsmart.client.pipelining.pending import Pending
+    from nsqsmart.client.producer.default import publish
+    from nsqsmart.client.producer.producer import Producer
+    from nsqsmart.client.pulling.subscription import PullSubscription
+    from nsqsmart.client.pulling.unacked import PullReport
+    from nsqsmart.client.shared.arguments import PublishArguments, encode_json
+    from nsqsmart.client.shared.metrics import Health
+    from nsqsmart.client.shared.receipt import Receipt
+    from nsqsmart.client.spooling.spool import Flushed, SpooledTopic, spool_status
     from nsqsmart.config import (
         AdminConfig,
         AdminOptions,
@@ -108,38 +107,38 @@ __all__ = [
 _MODULES = ("errors", "metrics", "tracing")
 _HOMES = {
     "Address": "nsqsmart.names",
-    "Admin": "nsqsmart.client.admin",
+    "Admin": "nsqsmart.client.admin.admin",
     "AdminConfig": "nsqsmart.config",
     "AdminOptions": "nsqsmart.config",
     "ChannelStats": "nsqsmart.policy.stats_answers",
-    "CloseReport": "nsqsmart.client.closing",
-    "Consumer": "nsqsmart.client.consumer",
+    "CloseReport": "nsqsmart.client.consuming.runtime",
+    "Consumer": "nsqsmart.client.consuming.consumer",
     "ConsumerConfig": "nsqsmart.config",
     "ConsumerOptions": "nsqsmart.config",
     "Dialect": "nsqsmart.names",
-    "Flushed": "nsqsmart.client.spool",
-    "Health": "nsqsmart.client.health",
-    "HttpProbe": "nsqsmart.client.http_probing",
-    "Message": "nsqsmart.client.message",
+    "Flushed": "nsqsmart.client.spooling.spool",
+    "Health": "nsqsmart.client.shared.metrics",
+    "HttpProbe": "nsqsmart.client.admin.probe",
+    "Message": "nsqsmart.client.messages.message",
     "Metrics": "nsqsmart.metrics",
     "Node": "nsqsmart.policy.lookup_answers",
     "NodeInfo": "nsqsmart.policy.node_answers",
     "NsqError": "nsqsmart.errors",
     "Outcome": "nsqsmart.errors",
-    "Pending": "nsqsmart.client.pending",
-    "Probe": "nsqsmart.client.probing",
-    "ProbeStep": "nsqsmart.client.probing",
-    "Producer": "nsqsmart.client.producer",
+    "Pending": "nsqsmart.client.pipelining.pending",
+    "Probe": "nsqsmart.client.admin.probe",
+    "ProbeStep": "nsqsmart.client.admin.probe",
+    "Producer": "nsqsmart.client.producer.producer",
     "ProducerConfig": "nsqsmart.config",
     "ProducerOptions": "nsqsmart.config",
-    "PublishArguments": "nsqsmart.client.arguments",
+    "PublishArguments": "nsqsmart.client.shared.arguments",
     "PublishError": "nsqsmart.errors",
-    "PullReport": "nsqsmart.client.pull_hand",
-    "PullSubscription": "nsqsmart.client.pull_subscription",
-    "Receipt": "nsqsmart.client.receipt",
+    "PullReport": "nsqsmart.client.pulling.unacked",
+    "PullSubscription": "nsqsmart.client.pulling.subscription",
+    "Receipt": "nsqsmart.client.shared.receipt",
     "Replicas": "nsqsmart.policy.replica_answers",
-    "Requeue": "nsqsmart.client.requeue",
-    "SpooledTopic": "nsqsmart.client.spool",
+    "Requeue": "nsqsmart.client.messages.results",
+    "SpooledTopic": "nsqsmart.client.spooling.spool",
     "Stats": "nsqsmart.policy.stats_answers",
     "Target": "nsqsmart.policy.topology",
     "TopicMeta": "nsqsmart.policy.lookup_answers",
@@ -147,10 +146,10 @@ _HOMES = {
     "TopicStats": "nsqsmart.policy.stats_answers",
     "Topology": "nsqsmart.policy.topology",
     "Unreachable": "nsqsmart.policy.stats_answers",
-    "encode_json": "nsqsmart.client.arguments",
-    "publish": "nsqsmart.client.shared_producer",
-    "run": "nsqsmart.client.running",
-    "spool_status": "nsqsmart.client.spool",
+    "encode_json": "nsqsmart.client.shared.arguments",
+    "publish": "nsqsmart.client.producer.default",
+    "run": "nsqsmart.client.consuming.run",
+    "spool_status": "nsqsmart.client.spooling.spool",
 }
 
 

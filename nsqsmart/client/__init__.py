@@ -1,6 +1,18 @@
-"""What users hold: Producer, Consumer, Message; composed of net and policy.
+"""The clients: Producer, Consumer, PullSubscription, Admin. Composed of ``net`` and ``policy``.
 
-``directory`` keeps the picture of the cluster; the ``producer`` routes, lends, exchanges and
-retries; the ``consumer`` keeps a ``subscription`` per partition and a ``crew`` of workers; the
-``trace_log`` tells what becomes of traced messages.
+::
+
+    shared/       what every client needs: discovery, topologies, errors, logs, metrics, forks
+    publishing/   one publish call: request, placement, turn, attempt, retry
+    pipelining/   publish_async: pipelines, keyed batches, the limit on what is in flight
+    spooling/     the spool: messages that wait on the disk
+    producer/     the Producer, and what it runs on in one process
+    messages/     Message, what handlers return, messages without a handler, dead letters
+    subscribing/  one subscribed connection, and what keeps one for each partition
+    consuming/    the Consumer: workers, RDY controller, timers, shutdown
+    pulling/      the PullSubscription: one connection, no thread
+    admin/        the Admin: what there is, and what an operator changes
+
+Imports only go down: ``shared`` knows no other room, ``publishing`` and ``messages`` know
+``shared``, ``pipelining``, ``spooling`` and ``subscribing`` stand on those, the clients on top.
 """

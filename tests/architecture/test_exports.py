@@ -74,7 +74,9 @@ def test_everything_in_the_front_door_loads_nothing_heavy() -> None:
 
 def test_the_front_door_opens_only_what_is_asked_for() -> None:
     assert loaded_by("import nsqsmart", ("nsqsmart.client", "nsqsmart.errors", "ssl")) == "[]"
-    assert loaded_by("from nsqsmart import Producer", ("nsqsmart.client.consumer",)) == "[]"
+    assert (
+        loaded_by("from nsqsmart import Producer", ("nsqsmart.client.consuming.consumer",)) == "[]"
+    )
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

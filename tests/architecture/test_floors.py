@@ -22,7 +22,7 @@ NAMED = (
     *("cli", "client", "config", "contrib", "contrib/django", "contrib/flask", "embedded"),
     *("examples", "net", "policy", "spark", "testing", "wire"),
 )
-NAMED_MODULES = ("client/producer", "client/consumer", "embedded/broker", "__main__")
+NAMED_MODULES = ("embedded/broker", "__main__")
 
 
 class Violation(NamedTuple):
@@ -67,7 +67,7 @@ VIOLATIONS = [
     Violation("room-embedded", "net", "import nsqsmart.embedded.broker"),
     Violation("room-cli", "__init__", "import nsqsmart.cli"),
     Violation("room-cli", "embedded", "import nsqsmart.cli"),
-    Violation("rooms-front-door", "cli", "import nsqsmart.client.producer"),
+    Violation("rooms-front-door", "cli", "import nsqsmart.client.producer.producer"),
     Violation("rooms-front-door", "cli", "import nsqsmart.wire"),
     Violation("rooms-front-door", "testing", "import nsqsmart.client"),
     Violation("rooms-front-door", "examples", "import nsqsmart.client"),
@@ -75,8 +75,9 @@ VIOLATIONS = [
     Violation("room-spark", "contrib/django", "import nsqsmart.spark"),
     Violation("room-testing", "spark", "import nsqsmart.testing"),
     Violation("rooms-contrib", "contrib/django", "import nsqsmart.contrib.flask"),
-    Violation("producer-consumer", "client/producer", "import nsqsmart.client.consumer"),
-    Violation("producer-consumer", "client/consumer", "import nsqsmart.client.producer"),
+    Violation("client-rooms", "client/producer", "import nsqsmart.client.consuming.consumer"),
+    Violation("client-rooms", "client/spooling", "import nsqsmart.client.pipelining.pending"),
+    Violation("client-rooms", "client/shared", "import nsqsmart.client.publishing.call"),
     Violation("acyclic", "embedded/broker", "import nsqsmart.embedded.a_server"),
     Violation("acyclic", "wire/one", "import nsqsmart.wire.two"),
 ]

@@ -66,9 +66,13 @@ def test_only_the_inventory_is_used() -> None:
 @pytest.mark.parametrize(
     ("source", "where", "names"),
     [
-        ("import threading\nthreading.Thread(target=f)", "client/consumer.py", {"Thread"}),
-        ("import threading as t\nt.Thread(target=f)", "client/consumer.py", {"Thread"}),
-        ("from threading import Thread", "client/consumer.py", {"Thread"}),
+        (
+            "import threading\nthreading.Thread(target=f)",
+            "client/consuming/consumer.py",
+            {"Thread"},
+        ),
+        ("import threading as t\nt.Thread(target=f)", "client/consuming/consumer.py", {"Thread"}),
+        ("from threading import Thread", "client/consuming/consumer.py", {"Thread"}),
         ("import threading\nthreading.Thread(target=f)", "net/threads.py", set()),
         ("import threading\nthreading.Thread(target=f)", "embedded/nsqd.py", set()),
         ("import threading\nthreading.RLock()", "net/threads.py", {"RLock"}),
@@ -78,7 +82,7 @@ def test_only_the_inventory_is_used() -> None:
         ("import threading\nx: object = threading.Thread()", "net/ticker.py", {"Thread"}),
         (
             "from concurrent.futures import ThreadPoolExecutor",
-            "client/engine.py",
+            "client/consuming/runtime.py",
             {"ThreadPoolExecutor"},
         ),
         ("import time\ntime.time()", "embedded/nsqd.py", {"time"}),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import nsqsmart
-from nsqsmart.client.engine import Engine
+from nsqsmart.client.consuming.runtime import Engine
 from nsqsmart.embedded import Cluster
 from nsqsmart.net.outbox import Outbox
 from tests.helpers import eventually

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import nsqsmart
-from nsqsmart.client.publisher import Publisher
+from nsqsmart.client.publishing.shared_state import Publisher
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import PublishError
 from tests.helpers import eventually

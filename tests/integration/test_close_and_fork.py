@@ -13,9 +13,9 @@ from time import monotonic
 import pytest
 
 import nsqsmart
-from nsqsmart.client import closing as closing_module
-from nsqsmart.client import consumer as consumer_module
-from nsqsmart.client.engine import Engine
+from nsqsmart.client.consuming import consumer as consumer_module
+from nsqsmart.client.consuming import runtime as closing_module
+from nsqsmart.client.consuming.runtime import Engine
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ClientClosed, Outcome, PublishFailed
 from tests.conftest import open_sockets, our_threads

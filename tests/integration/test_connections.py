@@ -14,7 +14,7 @@ from time import monotonic
 import pytest
 
 import nsqsmart
-from nsqsmart.client import keeper as keeper_module
+from nsqsmart.client.subscribing import supervisor as keeper_module
 from nsqsmart.embedded import Cluster
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE, RESPONSE, encode_frame
 from tests.conftest import open_sockets, our_threads

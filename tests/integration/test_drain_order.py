@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nsqsmart import Consumer
-from nsqsmart.client.regulator import Regulator
+from nsqsmart.client.consuming.rdy_controller import Regulator
 from nsqsmart.embedded import Cluster
 
 

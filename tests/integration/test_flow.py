@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import nsqsmart
-from nsqsmart.client import engine
+from nsqsmart.client.consuming import runtime as engine
 from nsqsmart.embedded import Cluster, faults
 from tests.helpers import eventually
 from tests.integration.consuming import Handled, RdyWatch, all_finished, numbered, publish

@@ -11,8 +11,8 @@ from time import monotonic
 import pytest
 
 import nsqsmart
-from nsqsmart.client import crew
-from nsqsmart.client import message as message_module
+from nsqsmart.client.consuming import workers as crew
+from nsqsmart.client.messages import message as message_module
 from nsqsmart.embedded import Cluster, faults
 from tests.helpers import eventually
 from tests.integration.consuming import Handled, numbered, publish

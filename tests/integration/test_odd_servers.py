@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 import nsqsmart
-from nsqsmart.client import arguments
+from nsqsmart.client.shared import arguments
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import NotAuthorized, Outcome, PublishError, PublishFailed
 from nsqsmart.wire.frames import ERROR, RESPONSE, encode_frame

@@ -13,7 +13,9 @@ import threading
 import pytest
 
 import nsqsmart
-from nsqsmart.client import event_loops, machinery, shared_producer
+from nsqsmart.client.producer import default as shared_producer
+from nsqsmart.client.producer import runtime as machinery
+from nsqsmart.client.shared import process as event_loops
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ConnectError, DiscoveryError
 from nsqsmart.metrics import Metrics

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import nsqsmart
-from nsqsmart.client.publish_errors import NotSupported, OrderingNotSupported, TopicNotExist
+from nsqsmart.client.shared.errors import NotSupported, OrderingNotSupported, TopicNotExist
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import (
     ClientClosed,

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import nsqsmart
-from nsqsmart.client.lane_queue import LaneQueues
+from nsqsmart.client.pipelining.keyed_batches import LaneQueues
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ClientClosed, Outcome, PublishFailed, PublishTimeout
 from nsqsmart.net import pipeline as pipeline_module

@@ -11,7 +11,7 @@ from time import monotonic
 import pytest
 
 import nsqsmart
-from nsqsmart.client import machinery as machinery_module
+from nsqsmart.client.producer import runtime as machinery_module
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ClientClosed, Outcome, PublishError, PublishFailed
 from nsqsmart.net import tokens

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import nsqsmart
-from nsqsmart.client.pull_line import PullLine
+from nsqsmart.client.pulling.connection import PullLine
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConnectionLost
 from nsqsmart.net.intake import Intake

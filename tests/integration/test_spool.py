@@ -19,9 +19,10 @@ from time import monotonic, sleep
 import pytest
 
 import nsqsmart
-from nsqsmart.client import shared_producer, spool
-from nsqsmart.client.spool_files import locked
-from nsqsmart.client.spool_sending import make_publication
+from nsqsmart.client.producer import default as shared_producer
+from nsqsmart.client.spooling import spool
+from nsqsmart.client.spooling.sending import make_publication
+from nsqsmart.client.spooling.storage import locked
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ConfigError, MessageRejected, NotSupported, SpoolError
 from nsqsmart.wire.spool_records import SpoolRecord, scan
@@ -476,7 +477,7 @@ def test_threads_share_a_spool(cluster, folder):
 SCRIPT = """
 import os, sys
 import nsqsmart
-from nsqsmart.client import spool
+from nsqsmart.client.spooling import spool
 spool._PAUSE = float(sys.argv[5])
 url, folder, name, count = sys.argv[1:5]
 producer = nsqsmart.Producer(url, spool=folder, publish_timeout=0.02)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import nsqsmart
-from nsqsmart.client import spool
+from nsqsmart.client.spooling import spool
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import SpoolError
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import nsqsmart
-from nsqsmart.client import publish_call
+from nsqsmart.client.publishing import call as publish_call
 from nsqsmart.embedded import Cluster, faults
 from tests.helpers import eventually
 

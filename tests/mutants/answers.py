@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _ANSWERS = "nsqsmart/wire/answers.py"
-_ENTRY = "nsqsmart/client/entry.py"
+_ENTRY = "nsqsmart/client/shared/directory.py"
 _HANDSHAKE = "nsqsmart/net/handshake.py"
 _HTTP = "nsqsmart/net/http_session.py"
 _TOPOLOGY = "nsqsmart/policy/topology.py"
-_TROUBLES = "nsqsmart/client/troubles.py"
+_TROUBLES = "nsqsmart/client/publishing/shared_state.py"
 _LOOKUPS = "tests/integration/test_publish_lookups.py"
 
 ANSWERS: tuple[Mutant, ...] = (
@@ -79,7 +79,7 @@ ANSWERS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the-policy-is-not-asked",
-        "nsqsmart/client/asking.py",
+        "nsqsmart/client/shared/discovery.py",
         "lambda address: is_permitted(address, config)",
         "lambda address: True",
         "address_policy is asked about learned lookups: an Admin posts nothing to one it refuses",
@@ -98,7 +98,7 @@ ANSWERS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-receipt-nobody-asked-for",
-        "nsqsmart/client/publisher.py",
+        "nsqsmart/client/publishing/shared_state.py",
         "if traced is None and receipt is not None:",
         "if False:",
         "a publish without trace succeeds by the two bytes OK alone",
@@ -124,7 +124,7 @@ ANSWERS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an-age-holds-up-a-call",
-        "nsqsmart/client/directory.py",
+        "nsqsmart/client/shared/directory.py",
         "if entry and entry.topology and entry.serves and self._access is WRITE:",
         "if entry and entry.topology and False:",
         "lookups that hang cost a publish no time while its nsqds answer",
@@ -172,7 +172,7 @@ ANSWERS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "hints-are-empty",
-        "nsqsmart/client/failures.py",
+        "nsqsmart/client/publishing/retry.py",
         "hint=_hint(error),",
         'hint="",',
         "an error of connecting, TLS or time says what to do",
@@ -180,7 +180,7 @@ ANSWERS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "rdy-of-none-is-taken",
-        "nsqsmart/client/subscribing.py",
+        "nsqsmart/client/subscribing/request.py",
         "if connection.grant.max_rdy_count < 1:",
         "if connection.grant.max_rdy_count < 0:",
         "max_rdy_count 0 is an error that is told, not a consumer that never asks",
@@ -198,7 +198,7 @@ ANSWERS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an-original-id-is-two-numbers",
-        "nsqsmart/client/message.py",
+        "nsqsmart/client/messages/message.py",
         "return None if self.partition is None else layout.internal_id(self.id)",
         "return layout.internal_id(self.id)",
         "a message of an original server has no internal id",

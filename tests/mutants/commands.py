@@ -57,7 +57,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-drain-gives-back-under-an-open-rdy",
-        "nsqsmart/client/engine.py",
+        "nsqsmart/client/consuming/runtime.py",
         "        self.regulator.stop()\n        with self._beginning",
         "        self.draining = True\n        self.regulator.stop()\n        with self._beginning",
         "a drain asks for no more before anything is given back",
@@ -65,7 +65,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "best-effort-is-refused",
-        "nsqsmart/client/publisher.py",
+        "nsqsmart/client/publishing/shared_state.py",
         "return publication._replace(key=None)",
         "return publication",
         'ordering="best-effort" sends a key without order where there is none',
@@ -73,7 +73,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "ordering-is-always-loose",
-        "nsqsmart/client/publisher.py",
+        "nsqsmart/client/publishing/shared_state.py",
         'if publication.key is None or self.config.ordering == "required":',
         "if publication.key is None:",
         "a key on an original NSQ is refused unless best effort was asked for",
@@ -113,7 +113,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "lone-redesigned-nsqds-are-changed",
-        "nsqsmart/client/administering.py",
+        "nsqsmart/client/admin/requests.py",
         "if Dialect.REDESIGNED in dialects:",
         "if False:",
         "a lone redesigned nsqd is looked at, not changed past its lookups",
@@ -121,7 +121,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "http-addresses-of-some",
-        "nsqsmart/client/lone.py",
+        "nsqsmart/client/admin/requests.py",
         "if len(found) != len(endpoint.addresses):",
         "if False:",
         "nsqd_http_addresses names one for each nsqd, or is refused",
@@ -129,7 +129,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "lone-nsqds-have-no-http",
-        "nsqsmart/client/lone.py",
+        "nsqsmart/client/admin/requests.py",
         "found.append(_ask(http, address, server, left))",
         'found.append(Listed(Node(address, server), "", frozenset()))',
         "nsqd_http_addresses lets commands that change something work with nsq://",
@@ -193,7 +193,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "every-topic-is-permitted",
-        "nsqsmart/client/probing.py",
+        "nsqsmart/client/admin/probe.py",
         "if error.code not in _EMPTY:",
         "if False:",
         "doctor names topics that the secret does not permit",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_CREW = "nsqsmart/client/crew.py"
-_SUBSCRIPTION = "nsqsmart/client/subscription.py"
+_CREW = "nsqsmart/client/consuming/workers.py"
+_SUBSCRIPTION = "nsqsmart/client/subscribing/subscription.py"
 _FLOW = "nsqsmart/policy/flow.py"
-_MESSAGE = "nsqsmart/client/message.py"
+_MESSAGE = "nsqsmart/client/messages/message.py"
 
 CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "a-lasting-refusal-is-a-warning",
-        "nsqsmart/client/engine.py",
+        "nsqsmart/client/consuming/runtime.py",
         "level = logging.DEBUG if told.tell() is None else logging.ERROR",
         "level = logging.WARNING",
         "a consumer that cannot subscribe for good logs an ERROR, and rarely",
@@ -20,7 +20,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-missing-topic-is-not-told",
-        "nsqsmart/client/keeper.py",
+        "nsqsmart/client/subscribing/supervisor.py",
         "        self._tell_missing(topology)\n",
         "",
         "a consumer of a topic that no lookup knows says so in the log",
@@ -38,7 +38,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "what-hangs-keeps-its-share",
-        "nsqsmart/client/engine.py",
+        "nsqsmart/client/consuming/runtime.py",
         "            self.ticker.at(self._shared_until, self.regulator.expect)\n",
         "            pass\n",
         "a connection that cannot be made keeps its share from the others for a second at most",
@@ -57,7 +57,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-close-drains-nothing",
-        "nsqsmart/client/subscription.py",
+        "nsqsmart/client/subscribing/subscription.py",
         "            self.outbox.drain(deadline)\n",
         "            self.outbox.flush()\n",
         "close() sends every answer before it ends the connection, also while another thread sends",
@@ -73,7 +73,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "what-it-has-sent-too-much-stays",
-        "nsqsmart/client/engine.py",
+        "nsqsmart/client/consuming/runtime.py",
         "            self.crew.drop(subscription)",
         "            pass",
         "what a server has sent that ignores RDY is not kept for workers that are stuck",
@@ -84,7 +84,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-puller-takes-what-it-never-asked-for",
-        "nsqsmart/client/pull_line.py",
+        "nsqsmart/client/pulling/connection.py",
         "raise ignores_rdy(self.target.address, self._asked, unanswered)",
         "pass",
         "a server that ignores RDY is left by a PullSubscription, in its drain too",
@@ -116,7 +116,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "false-finishes",
-        "nsqsmart/client/results.py",
+        "nsqsmart/client/messages/results.py",
         "        if result is False:",
         "        if result is NotImplemented:",
         "a handler that returns False has its message requeued",
@@ -150,7 +150,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "given-up-for-nobody",
-        "nsqsmart/client/giving_up.py",
+        "nsqsmart/client/messages/dead_letters.py",
         "            if not message.answered:\n                message.requeue()",
         "            if not message.answered:\n                message.finish()",
         "a message that nobody could take over is requeued, not finished",
@@ -276,7 +276,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "close-sits-out-a-backoff",
-        "nsqsmart/client/regulator.py",
+        "nsqsmart/client/consuming/rdy_controller.py",
         '        """RDY 0 everywhere, for good."""\n',
         '        __import__("time").sleep(2)\n',
         "close() waits for no backoff",
@@ -284,7 +284,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-child-answers",
-        "nsqsmart/client/children.py",
+        "nsqsmart/client/shared/process.py",
         "    if os.getpid() != process:\n        raise",
         "    if os.getpid() < 0:\n        raise",
         "a forked child cannot answer its parent's message, and is told so",
@@ -292,7 +292,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-child-works-on",
-        "nsqsmart/client/children.py",
+        "nsqsmart/client/shared/process.py",
         "    if os.getpid() == process:\n        return",
         "    if os.getpid():\n        return",
         "a child that a handler has forked ends where the handler ends",
@@ -335,7 +335,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "timeouts-are-no-reason",
-        "nsqsmart/client/vitals.py",
+        "nsqsmart/client/consuming/runtime.py",
         "    reasons += [late] if late else []",
         "    reasons += []",
         "a consumer whose messages time out does not say that it is ready",
@@ -343,7 +343,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "every-timeout-is-a-line",
-        "nsqsmart/client/seldom.py",
+        "nsqsmart/client/shared/log_fields.py",
         "            if now < self._next:",
         "            if now < 0:",
         "what may happen often is logged at once, and then rarely",
@@ -351,7 +351,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-head-that-is-late-is-silent",
-        "nsqsmart/client/lanes.py",
+        "nsqsmart/client/subscribing/ordered_delivery.py",
         "        elif head is not None and head.internal_id == message.internal_id:",
         "        elif head is None:",
         "a head of an ordered partition that times out again and again is told",
@@ -362,7 +362,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "what-is-unread-starves",
-        "nsqsmart/client/regulator.py",
+        "nsqsmart/client/consuming/rdy_controller.py",
         "        return self._is_used_up(lambda each: held[each])",
         "        return self._is_used_up(lambda each: each.in_flight or held[each])",
         "is_starved() counts what handlers and callers hold, not what waits unread",
@@ -373,7 +373,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-failed-copy-undoes-a-finish",
-        "nsqsmart/client/standing.py",
+        "nsqsmart/client/subscribing/start_position.py",
         "        copies = (newest, *self._copies.get(offset, ()))",
         "        copies = (newest,)",
         "what was finished is not reported as skipped because a copy of it failed",
@@ -403,7 +403,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-reconnect-forgets-the-order",
-        "nsqsmart/client/lanes.py",
+        "nsqsmart/client/subscribing/ordered_delivery.py",
         "        self._order = before._order",
         "        pass",
         "the order of a partition is checked over its connections",
@@ -411,7 +411,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-sub-is-a-success-at-once",
-        "nsqsmart/client/keeper.py",
+        "nsqsmart/client/subscribing/supervisor.py",
         "        if begun is None or monotonic() - begun.at >= max(_STEADY, begun.pause):",
         "        if True or begun is None:",
         "who takes every SUB and ends the connection behind it is dialled ever more rarely",
@@ -419,7 +419,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "every-refusal-is-a-line",
-        "nsqsmart/client/engine.py",
+        "nsqsmart/client/consuming/runtime.py",
         "        if (times := self._refusals.tell()) is not None:",
         "        if times := 1:",
         "a flood of E_FIN_FAILED is logged at a bounded rate",
@@ -427,7 +427,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "pulled-timeouts-are-silent",
-        "nsqsmart/client/pull_line.py",
+        "nsqsmart/client/pulling/connection.py",
         "        if count and (times := self._timeouts.tell(count)) is not None:",
         "        if count and (times := self._timeouts.tell(count)) is None:",
         "who pulls is told of messages that were not answered in time",

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_CALL = "nsqsmart/client/publish_call.py"
-_WAY = "nsqsmart/client/way.py"
+_CALL = "nsqsmart/client/publishing/call.py"
+_WAY = "nsqsmart/client/publishing/placement.py"
 _RETRY = "nsqsmart/policy/retry.py"
-_DIRECTORY = "nsqsmart/client/directory.py"
+_DIRECTORY = "nsqsmart/client/shared/directory.py"
 _POOL = "nsqsmart/net/pool.py"
 
 PUBLISHING: tuple[Mutant, ...] = (
     Mutant(
         "nodes-are-forgotten-too",
-        "nsqsmart/client/directory.py",
+        "nsqsmart/client/shared/directory.py",
         "        return nodes or self._nodes\n",
         "        return nodes\n",
         "a lookup that has just begun keeps no new topic of an original cluster from its nsqds",
@@ -24,7 +24,7 @@ PUBLISHING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-pipeline-that-never-begins",
-        "nsqsmart/client/pipes.py",
+        "nsqsmart/client/pipelining/connections.py",
         "            pipeline.retire()\n            raise\n",
         "            raise\n",
         "an interrupt leaves no pipeline that gathers messages and never begins",
@@ -91,7 +91,7 @@ PUBLISHING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "last-come-first-served",
-        "nsqsmart/client/turns.py",
+        "nsqsmart/client/publishing/turns.py",
         "self._queues.setdefault(key, deque()).append(ref(token))",
         "self._queues.setdefault(key, deque()).insert(1, ref(token))",
         "who came first is served first",
@@ -123,7 +123,7 @@ PUBLISHING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-batch-leaves-its-connection",
-        "nsqsmart/client/publisher.py",
+        "nsqsmart/client/publishing/shared_state.py",
         "connection.spoiled |= batch",
         "connection.spoiled |= False",
         "an error to a batch ends its connection",
@@ -131,7 +131,7 @@ PUBLISHING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "any-receipt-will-do",
-        "nsqsmart/client/publisher.py",
+        "nsqsmart/client/publishing/shared_state.py",
         "if traced is not None and (receipt is None or receipt.trace_id != traced):",
         "if traced is not None and receipt is None:",
         "the receipt of a traced message shows its trace id",
@@ -155,7 +155,7 @@ PUBLISHING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the-threshold-is-ignored",
-        "nsqsmart/client/asking.py",
+        "nsqsmart/client/shared/discovery.py",
         "config.lookupd_failure_threshold,",
         "3,",
         "lookupd_failure_threshold says when a lookup is asked less often",
@@ -197,7 +197,7 @@ PUBLISHING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "delay-in-seconds",
-        "nsqsmart/client/arguments.py",
+        "nsqsmart/client/shared/arguments.py",
         "return round(delay * 1000)",
         "return round(delay)",
         "delay= is in seconds, and milliseconds on the wire",
@@ -216,7 +216,7 @@ PUBLISHING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-place-that-is-anothers",
-        "nsqsmart/client/receipt.py",
+        "nsqsmart/client/shared/receipt.py",
         "offset=self.offset if known and number == 0 else None,",
         "offset=self.offset,",
         "a receipt tells no place that is another message's",
@@ -224,7 +224,7 @@ PUBLISHING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "no-place-is-told",
-        "nsqsmart/client/receipt.py",
+        "nsqsmart/client/shared/receipt.py",
         "offset=self.offset if known and number == 0 else None,",
         "offset=None,",
         "the receipt of a traced message tells its place where the server does",

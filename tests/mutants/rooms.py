@@ -18,10 +18,10 @@ ROOMS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an-admin-fails-to-publish",
-        "nsqsmart/client/administering.py",
-        "from nsqsmart.errors import DiscoveryError, NotSupported, TopicNotExist",
-        "from nsqsmart.client.publish_errors import TopicNotExist\n"
-        "from nsqsmart.errors import DiscoveryError, NotSupported",
+        "nsqsmart/client/admin/requests.py",
+        "from nsqsmart.errors import ConfigError, DiscoveryError, NotSupported, TopicNotExist",
+        "from nsqsmart.client.shared.errors import TopicNotExist\n"
+        "from nsqsmart.errors import ConfigError, DiscoveryError, NotSupported",
         "where nothing is published no error is a PublishError",
         (
             "tests/integration/test_admin.py"

@@ -82,7 +82,7 @@ SECURITY: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-body-in-the-record-of-a-failed-handler",
-        "nsqsmart/client/crew.py",
+        "nsqsmart/client/consuming/workers.py",
         'log.error("handler failed on %r", message, exc_info',
         'log.error("handler failed on %r %r", message, message.body, exc_info',
         "no log record holds a body",
@@ -90,7 +90,7 @@ SECURITY: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-body-in-the-repr-of-a-message",
-        "nsqsmart/client/message.py",
+        "nsqsmart/client/messages/message.py",
         "{len(self.body)} B>",
         "{self.body!r}>",
         "no log record holds a body",
@@ -98,7 +98,7 @@ SECURITY: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-body-in-a-publish-error",
-        "nsqsmart/client/publish_call.py",
+        "nsqsmart/client/publishing/call.py",
         "return publish_error(self._publication.topic, retry, error, now=monotonic())",
         "return publish_error(repr(self._publication), retry, error, now=monotonic())",
         "no error holds a body",

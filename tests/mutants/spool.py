@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_FILES = "nsqsmart/client/spool_files.py"
-_QUEUE = "nsqsmart/client/spool_queue.py"
-_SPOOL = "nsqsmart/client/spool.py"
-_SENDING = "nsqsmart/client/spool_sending.py"
+_FILES = "nsqsmart/client/spooling/storage.py"
+_QUEUE = "nsqsmart/client/spooling/storage.py"
+_SPOOL = "nsqsmart/client/spooling/spool.py"
+_SENDING = "nsqsmart/client/spooling/sending.py"
 
 SPOOL: tuple[Mutant, ...] = (
     Mutant(

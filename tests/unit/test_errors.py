@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from nsqsmart import errors
-from nsqsmart.client import publish_errors
+from nsqsmart.client.shared import errors as publish_errors
 from nsqsmart.errors import Attempt, NodeResult, NsqError, Outcome, PublishError, ServerError
 
 CLASSES = [

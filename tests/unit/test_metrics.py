@@ -9,8 +9,8 @@ import pytest
 
 import nsqsmart
 from nsqsmart import metrics
-from nsqsmart.client.failures import NoLeader
-from nsqsmart.client.measuring import Meter, make_meter
+from nsqsmart.client.shared.errors import NoLeader
+from nsqsmart.client.shared.metrics import Meter, make_meter
 from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import (
     ConfigError,

@@ -186,7 +186,8 @@ def test_completion_says_what_it_lacks(nsqsmart, monkeypatch):
 def test_a_command_loads_no_other_one():
     check = (
         "import sys; from nsqsmart.cli import make_parser; make_parser('pub'); "
-        "print([n for n in ('nsqsmart.embedded', 'nsqsmart.client.consumer', 'rich', 'pyarrow') "
+        "print([n for n in "
+        "('nsqsmart.embedded', 'nsqsmart.client.consuming.consumer', 'rich', 'pyarrow') "
         "if n in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)

@@ -11,7 +11,7 @@ from nsqsmart.cli.copier import Copier, Filter, Kept
 from nsqsmart.cli.ending import Ending
 from nsqsmart.cli.filing import Filing, Source
 from nsqsmart.cli.progress import Bar
-from nsqsmart.client.regulator import Regulator
+from nsqsmart.client.consuming.rdy_controller import Regulator
 from nsqsmart.contrib.shared import running
 from nsqsmart.contrib.shared.running import Limits, Shift
 from nsqsmart.errors import MessageRejected, PublishFailed

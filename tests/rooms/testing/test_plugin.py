@@ -191,7 +191,7 @@ def test_an_outbox_needs_no_server(run):
 
         def test_without_it_nothing_is_recorded():
             assert outbox == []
-            assert nsqsmart.publish.__module__ == "nsqsmart.client.shared_producer"
+            assert nsqsmart.publish.__module__ == "nsqsmart.client.producer.default"
         """
     )
     assert "4 passed" in out

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from copy import copy
 from time import monotonic
 
-from nsqsmart.client.delivery import Arrival
-from nsqsmart.client.giving_up import GivingUp
-from nsqsmart.client.holding import Holdings
-from nsqsmart.client.message import Message
+from nsqsmart.client.messages.checked_out import Holdings
+from nsqsmart.client.messages.dead_letters import GivingUp
+from nsqsmart.client.messages.message import Arrival, Message
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.names import Address
 from nsqsmart.policy.lookup_answers import Node

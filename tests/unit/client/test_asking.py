@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nsqsmart.client.asking import make_lookup
+from nsqsmart.client.shared.discovery import make_lookup
 from nsqsmart.config import Endpoint, ProducerConfig
 from nsqsmart.net.lookup import WRITE
 from tests.peers import Peer, Script, Talk, http_answer, lookup_of

@@ -9,9 +9,9 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.batching import BatchCrew
-from nsqsmart.client.message import Message
-from nsqsmart.client.requeue import Requeue
+from nsqsmart.client.consuming.batch_workers import BatchCrew
+from nsqsmart.client.messages.message import Message
+from nsqsmart.client.messages.results import Requeue
 from nsqsmart.config import ConsumerConfig
 from tests.helpers import eventually
 from tests.unit.client.doubles import Boss, Lane, Life, Source, message_of, raising

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsqsmart.client import closing as closing_module
-from nsqsmart.client.closing import drain
+from nsqsmart.client.consuming import runtime as closing_module
+from nsqsmart.client.consuming.runtime import drain
 
 
 class Stuck:

@@ -7,9 +7,9 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.crew import Crew
-from nsqsmart.client.message import Message
-from nsqsmart.client.requeue import Requeue
+from nsqsmart.client.consuming.workers import Crew
+from nsqsmart.client.messages.message import Message
+from nsqsmart.client.messages.results import Requeue
 from tests.helpers import eventually
 from tests.unit.client.doubles import Boss, Lane, Life, Source, message_of, raising
 

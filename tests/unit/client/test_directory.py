@@ -10,10 +10,9 @@ from weakref import ref
 
 import pytest
 
-from nsqsmart.client import beside as beside_module
-from nsqsmart.client import directory as directory_module
-from nsqsmart.client.directory import Directory, poll_interval
-from nsqsmart.client.entry import Entry
+from nsqsmart.client.shared import directory as beside_module
+from nsqsmart.client.shared import directory as directory_module
+from nsqsmart.client.shared.directory import Directory, Entry, poll_interval
 from nsqsmart.config import Endpoint, ProducerConfig
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address

@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.ending import Ending
+from nsqsmart.client.consuming.consumer import Ending
 from nsqsmart.errors import ClientClosed
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nsqsmart.client.failures import NoLeader, code_of, publish_error
-from nsqsmart.client.publish_errors import NotAuthorized, NotSupported
+from nsqsmart.client.publishing.retry import publish_error
+from nsqsmart.client.shared.errors import NoLeader, NotAuthorized, NotSupported, code_of
 from nsqsmart.errors import (
     Attempt,
     ClientClosed,

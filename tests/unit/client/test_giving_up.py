@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import pytest
 
-from nsqsmart.client import giving_up as module
-from nsqsmart.client.giving_up import GivingUp, check_giving_up
-from nsqsmart.client.receipt import Receipt
+from nsqsmart.client.messages import dead_letters as module
+from nsqsmart.client.messages.dead_letters import GivingUp, check_giving_up
+from nsqsmart.client.shared.receipt import Receipt
 from nsqsmart.config import ConsumerConfig, ProducerConfig
 from nsqsmart.errors import ClientClosed, ConfigError
 from tests.unit.client.doubles import Boss, Life, Source, message_of, raising

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from nsqsmart.client import hands as hands_module
-from nsqsmart.client.hands import Hands
+from nsqsmart.client.pipelining import keyed_batches as hands_module
+from nsqsmart.client.pipelining.keyed_batches import Hands
 from tests.helpers import eventually
 
 

@@ -8,8 +8,8 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client import keeper as keeper_module
-from nsqsmart.client.keeper import Keeper, place_of
+from nsqsmart.client.subscribing import supervisor as keeper_module
+from nsqsmart.client.subscribing.supervisor import Keeper, place_of
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
 from nsqsmart.policy.lookup_answers import Node, TopicMeta, TopicState

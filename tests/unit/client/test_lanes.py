@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from nsqsmart.client import lanes as lanes_module
-from nsqsmart.client import message as message_module
-from nsqsmart.client.delivery import Arrival
-from nsqsmart.client.lanes import Lane
-from nsqsmart.client.message import Detailed, Message
+from nsqsmart.client.messages import message as message_module
+from nsqsmart.client.messages.message import Arrival, Detailed, Message
+from nsqsmart.client.subscribing import ordered_delivery as lanes_module
+from nsqsmart.client.subscribing.ordered_delivery import Lane
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.names import Address
 from nsqsmart.policy.lookup_answers import Node

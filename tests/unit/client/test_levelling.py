@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsqsmart.client.levelling import lower, raise_within
+from nsqsmart.client.consuming.rdy_controller import lower, raise_within
 
 
 class Hashable(SimpleNamespace):

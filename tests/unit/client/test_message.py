@@ -7,9 +7,8 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.delivery import Arrival
-from nsqsmart.client.message import Detailed, Message
-from nsqsmart.client.requeue import Requeue
+from nsqsmart.client.messages.message import Arrival, Detailed, Message
+from nsqsmart.client.messages.results import Requeue
 from nsqsmart.errors import AlreadyResponded, UsedAfterFork
 from nsqsmart.names import Address
 from nsqsmart.policy.lookup_answers import Node

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsqsmart.client.pipes import Pipes
+from nsqsmart.client.pipelining.connections import Pipes
 from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import ConnectError
 from nsqsmart.names import Address

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nsqsmart.client.probing import Probe, ProbeStep, probe_nsqd
+from nsqsmart.client.admin.probe import Probe, ProbeStep, probe_nsqd
 from nsqsmart.config import AdminConfig
 from nsqsmart.errors import ConnectError
 from nsqsmart.names import Address, Dialect
@@ -98,7 +98,7 @@ def test_a_name_that_nobody_knows(monkeypatch):
     def resolve(address: Address, deadline: float) -> list[object]:
         raise ConnectError("name 'nowhere' cannot be resolved")
 
-    monkeypatch.setattr("nsqsmart.client.probing.resolve", resolve)
+    monkeypatch.setattr("nsqsmart.client.admin.probe.resolve", resolve)
     found = probe_nsqd(Address("nowhere", 4150), make_greeting(AdminConfig()))
     (step,) = found.steps
     assert step[:2] == ("resolve", False)
@@ -108,7 +108,7 @@ def test_a_name_that_nobody_knows(monkeypatch):
 
 def test_every_address_of_a_name_is_shown_once(monkeypatch):
     known = [resolving.Resolved(2, (host, 1)) for host in ("127.0.0.1", "127.0.0.2", "127.0.0.1")]
-    monkeypatch.setattr("nsqsmart.client.probing.resolve", lambda address, deadline: known)
+    monkeypatch.setattr("nsqsmart.client.admin.probe.resolve", lambda address, deadline: known)
     with Peer(greet()) as peer:
         found = probe_nsqd(Address(*peer.address), make_greeting(AdminConfig()))
     assert found.steps[0].detail == "127.0.0.1, 127.0.0.2"

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 
-from nsqsmart.client.processes import PerProcess
+from nsqsmart.client.shared.process import PerProcess
 
 
 class Thing:

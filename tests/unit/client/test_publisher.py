@@ -7,8 +7,8 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.directory import Directory
-from nsqsmart.client.publisher import Publisher
+from nsqsmart.client.publishing.shared_state import Publisher
+from nsqsmart.client.shared.directory import Directory
 from nsqsmart.config import Endpoint, ProducerConfig
 from nsqsmart.net import tokens
 from nsqsmart.net.lookup import WRITE

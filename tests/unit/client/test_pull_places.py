@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsqsmart.client.pull_places import choose_target
+from nsqsmart.client.pulling.subscription import choose_target
 from nsqsmart.errors import ConfigError, DiscoveryError, OrderingNotSupported
 from nsqsmart.names import Address
 from nsqsmart.policy.lookup_answers import Node, TopicMeta, TopicState

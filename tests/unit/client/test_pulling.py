@@ -7,8 +7,8 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.message import Message
-from nsqsmart.client.pulling import Puller
+from nsqsmart.client.consuming.poll import Puller
+from nsqsmart.client.messages.message import Message
 from nsqsmart.errors import NotAuthorized
 from tests.helpers import eventually
 from tests.unit.client.doubles import Boss, Lane, Life, Source, expire, message_of

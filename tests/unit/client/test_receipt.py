@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsqsmart.client.receipt import Receipt
+from nsqsmart.client.shared.receipt import Receipt
 
 
 def test_an_untraced_receipt_knows_no_position():

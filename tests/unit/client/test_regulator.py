@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsqsmart.client import regulator as regulator_module
-from nsqsmart.client.crew import Crew
-from nsqsmart.client.regulator import Regulator
+from nsqsmart.client.consuming import rdy_controller as regulator_module
+from nsqsmart.client.consuming.rdy_controller import Regulator
+from nsqsmart.client.consuming.workers import Crew
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.policy.governor import PERIOD
 from tests.unit.client.doubles import Boss

@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.room import Room
+from nsqsmart.client.pipelining.in_flight import Room
 from nsqsmart.errors import ClientClosed, PublishFailed, PublishTimeout
 from tests.helpers import eventually
 from tests.interrupts import count_places, interrupted_at

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsqsmart.client.rounds import Rounds
-from nsqsmart.client.staff import Tally
-from nsqsmart.client.timeouts import Timeouts
+from nsqsmart.client.consuming.timers import Rounds
+from nsqsmart.client.consuming.workers import Tally
+from nsqsmart.client.messages.checked_out import Timeouts
 from nsqsmart.config import ConsumerConfig
 from tests.unit.client.doubles import Boss, Source, message_of
 

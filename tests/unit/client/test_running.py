@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from nsqsmart.client import running
-from nsqsmart.client.closing import CloseReport
-from nsqsmart.client.running import run
+from nsqsmart.client.consuming import run as running
+from nsqsmart.client.consuming.run import run
+from nsqsmart.client.consuming.runtime import CloseReport
 
 
 class Consumer:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nsqsmart.client import seldom as seldom_module
-from nsqsmart.client.seldom import Seldom
+from nsqsmart.client.shared import log_fields as seldom_module
+from nsqsmart.client.shared.log_fields import Seldom
 
 
 def test_the_first_one_is_told_and_the_others_are_counted(monkeypatch):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nsqsmart.client.producer import Producer
-from nsqsmart.client.signals import interrupts, signals_to
+from nsqsmart.client.producer.producer import Producer
+from nsqsmart.client.shared.process import interrupts, signals_to
 from tests.helpers import eventually
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from nsqsmart.client.staff import Inbox, Tally
+from nsqsmart.client.consuming.workers import Inbox, Tally
 
 
 def message(source: object, lane: object = None) -> Any:

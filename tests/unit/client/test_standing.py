@@ -9,9 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from nsqsmart.client.delivery import Arrival
-from nsqsmart.client.message import Detailed, Message
-from nsqsmart.client.standing import Memory, Standings
+from nsqsmart.client.messages.message import Arrival, Detailed, Message
+from nsqsmart.client.subscribing.start_position import Memory, Standings
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError
 from nsqsmart.names import Address

@@ -9,11 +9,11 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.message import Message
-from nsqsmart.client.standing import Standings
-from nsqsmart.client.subscription import Subscription
-from nsqsmart.client.timeouts import Timeouts
-from nsqsmart.client.wish import Wish
+from nsqsmart.client.messages.checked_out import Timeouts
+from nsqsmart.client.messages.message import Message
+from nsqsmart.client.subscribing.request import Wish
+from nsqsmart.client.subscribing.start_position import Standings
+from nsqsmart.client.subscribing.subscription import Subscription
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, NsqError, ServerError
 from nsqsmart.names import Address

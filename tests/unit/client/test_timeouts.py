@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from nsqsmart.client import timeouts as timeouts_module
-from nsqsmart.client.timeouts import Timeouts
+from nsqsmart.client.messages import checked_out as timeouts_module
+from nsqsmart.client.messages.checked_out import Timeouts
 from tests.unit.client.doubles import Source, expire, message_of
 
 

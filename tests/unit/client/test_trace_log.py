@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from nsqsmart import tracing
-from nsqsmart.client import trace_log
-from nsqsmart.client.receipt import Receipt
-from nsqsmart.client.trace_log import Life, Line, pass_over, publish_failed, published
+from nsqsmart.client.shared import trace_log
+from nsqsmart.client.shared.receipt import Receipt
+from nsqsmart.client.shared.trace_log import Life, Line, pass_over, publish_failed, published
 from nsqsmart.errors import Attempt, Outcome, PublishFailed
 from nsqsmart.names import Address
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsqsmart.client import troubles as troubles_module
-from nsqsmart.client.troubles import Troubles
+from nsqsmart.client.publishing import shared_state as troubles_module
+from nsqsmart.client.publishing.shared_state import Troubles
 
 
 class Clock:

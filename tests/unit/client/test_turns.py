@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.turns import Turns
+from nsqsmart.client.publishing.turns import Turns
 from nsqsmart.errors import ClientClosed, TurnTimeout
 from nsqsmart.net.tokens import new_token
 from tests.helpers import eventually

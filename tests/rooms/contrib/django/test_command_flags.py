@@ -19,7 +19,7 @@ NOBODY = "nsq://127.0.0.1:1"
 @pytest.fixture(autouse=True)
 def _declared_here(recorded, monkeypatch) -> None:
     monkeypatch.setattr(handlers, "declared", [])
-    monkeypatch.setattr("nsqsmart.client.running._LOOK_EVERY", 0.02)
+    monkeypatch.setattr("nsqsmart.client.consuming.run._LOOK_EVERY", 0.02)
 
 
 @pytest.fixture

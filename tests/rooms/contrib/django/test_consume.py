@@ -24,7 +24,7 @@ def declared(recorded, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch):
-    monkeypatch.setattr("nsqsmart.client.running._LOOK_EVERY", 0.02)
+    monkeypatch.setattr("nsqsmart.client.consuming.run._LOOK_EVERY", 0.02)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from nsqsmart.embedded import Cluster
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch) -> None:
-    monkeypatch.setattr("nsqsmart.client.running._LOOK_EVERY", 0.02)
+    monkeypatch.setattr("nsqsmart.client.consuming.run._LOOK_EVERY", 0.02)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ FAST = {"backoff_multiplier": 0.01, "default_requeue_delay": 0.05}
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch):
-    monkeypatch.setattr("nsqsmart.client.running._LOOK_EVERY", 0.02)
+    monkeypatch.setattr("nsqsmart.client.consuming.run._LOOK_EVERY", 0.02)
 
 
 @pytest.fixture

@@ -1,0 +1,114 @@
+"""What a consumer counts by itself, in the words of :mod:`nsqsmart.metrics`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from time import monotonic
+
+from nsqsmart.client.consuming.runtime import Engine, report
+from nsqsmart.client.messages.message import BatchHandler, Handler, Message
+from nsqsmart.client.shared.metrics import Meter
+from nsqsmart.metrics import Figure
+
+
+def watch(meter: Meter | None, engine: Engine) -> ConsumerFigures | None:
+    """Have *meter* read the figures of *engine* from now on."""
+    if meter is None:
+        return None
+    figures = ConsumerFigures(engine, meter)
+    meter.watch(figures)
+    return figures
+
+
+class ConsumerFigures:
+    """Deliveries, flow and order of one *engine*."""
+
+    def __init__(self, engine: Engine, meter: Meter) -> None:
+        self._meter = meter
+        self._engine = engine
+        self._names = (engine.topic, engine.channel)
+        self._over = False
+
+    def figures(self) -> list[Figure]:
+        """The figures now."""
+        return [*self._engine.directory.missing_leaders(), *self._flow(), *self._counts()]
+
+    def end(self) -> None:
+        """It is over; may be said twice."""
+        over, self._over = self._over, True
+        if not over:
+            self._meter.unwatch(self)
+
+    def _flow(self) -> Iterator[Figure]:
+        engine, names = self._engine, self._names
+        subscriptions = engine.snapshot()
+        lanes = [each.lane for each in subscriptions if each.lane]
+        yield Figure("in_flight", names, sum(each.in_flight for each in subscriptions))
+        yield Figure("backoff_seconds", names, max(0.0, (engine.regulator.due or 0) - monotonic()))
+        yield Figure("starved", names, engine.regulator.is_full())
+        yield Figure("blocked_partitions", names, sum(lane.is_blocked() for lane in lanes))
+
+    def _counts(self) -> Iterator[Figure]:
+        engine, names = self._engine, self._names
+        counts = report(engine)
+        outcomes = {
+            "finished": counts.finished - counts.given_up,
+            "requeued": counts.requeued,
+            "gave_up": counts.given_up,
+            "expired": engine.holdings.expired
+            + sum(tally.expired for tally in engine.crew.tallies),
+            "settle_failed": engine.late_answers,
+        }
+        yield Figure("messages_received_total", names, engine.received)
+        for outcome, count in outcomes.items():
+            yield Figure("messages_settled_total", (*names, outcome), count)
+        # What must stay 0 has to be there at 0: its first rise is not seen of what was not.
+        violations = {each.target.partition: 0 for each in engine.snapshot() if each.ordered}
+        violations |= engine.violations.copy()
+        for partition, count in violations.items():
+            yield Figure("order_violations_total", (*names, str(partition)), count)
+
+
+def measured_handler(meter: Meter, handler: Handler) -> Handler:
+    """*handler*, measured."""
+
+    def handle(message: Message) -> object:
+        began = time.monotonic()
+        note_delivered(meter, (message,))
+        try:
+            return handler(message)
+        finally:
+            meter.handled(message.topic, message.channel, time.monotonic() - began)
+
+    return handle
+
+
+def measured_batch_handler(meter: Meter, handler: BatchHandler) -> BatchHandler:
+    """*handler* of batches, measured."""
+
+    def handle(messages: list[Message]) -> object:
+        began, first = time.monotonic(), messages[0]
+        note_delivered(meter, messages)
+        try:
+            return handler(messages)
+        finally:
+            meter.handled(first.topic, first.channel, time.monotonic() - began)
+
+    return handle
+
+
+def noted(meter: Meter | None, messages: list[Message]) -> list[Message]:
+    """*messages*, which the application takes."""
+    if meter is not None:
+        note_delivered(meter, messages)
+    return messages
+
+
+def note_delivered(meter: Meter, messages: Iterable[Message]) -> None:
+    """*messages* are about to be handled."""
+    now, wall = time.monotonic(), time.time_ns()
+    for message in messages:
+        # The wait in our own queue is not the age at delivery.
+        age = (wall - message.timestamp) / 1e9 - (now - message.received_at)
+        meter.delivered(message.topic, message.channel, max(0.0, age), message.attempts)

@@ -1,0 +1,393 @@
+"""Who has how much RDY: shares of ``max_in_flight``, turns, pauses and backoff, told to each.
+
+Lower values are told first. A connection whose sending half is busy, or stalled, is told later; and
+what the server has sent just before it was told is still on its way. So what one connection is
+lowered by goes to the others only after a while (reliability C3).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from time import monotonic
+from typing import Protocol, cast
+
+from nsqsmart.client.consuming.workers import Crew, Staff, count_held, in_hands
+from nsqsmart.client.messages.checked_out import Holdings
+from nsqsmart.client.messages.message import Message
+from nsqsmart.client.shared.log_fields import facts
+from nsqsmart.client.subscribing.subscription import Subscription
+from nsqsmart.config import ConsumerConfig
+from nsqsmart.net.outbox import Outbox
+from nsqsmart.net.ticker import Ticker
+from nsqsmart.policy.allotment import allot
+from nsqsmart.policy.flow import FlowControl, FlowLimits, FlowState
+from nsqsmart.policy.governor import PERIOD, Governor
+
+log = logging.getLogger("nsqsmart")
+
+# Whoever has RDY that others wait for, and brings nothing, keeps it for this part of a turn.
+_IDLE_PART = 0.1
+# Seconds in which what a server has sent arrives: it may lie in its output buffer for 25 ms.
+_ON_ITS_WAY = 0.05
+
+
+def lower(levels: Mapping[Subscription, int]) -> dict[Subscription, int]:
+    """Set what is less than before; who was lowered, and what each had."""
+    lowered = {}
+    for subscription, outbox, level in _reachable(levels):
+        if level < outbox.rdy:
+            lowered[subscription] = max(outbox.rdy, outbox.rdy_sent)
+            outbox.rdy = level
+    return lowered
+
+
+def raise_within(
+    levels: Mapping[Subscription, int], total: int, former: Mapping[Subscription, int]
+) -> tuple[list[Subscription], bool]:
+    """Set what is more than before, as far as all have *total* together.
+
+    *former* is what some had until a moment ago. Who comes first in *levels* is served first: while
+    he has to wait, nobody behind him takes back what he was lowered by, or two could hand it to and
+    fro and a third starve. Returns who was raised, and whether somebody has to wait for more.
+    """
+    rows = [
+        (subscription, outbox, level, max(outbox.rdy, outbox.rdy_sent, former.get(subscription, 0)))
+        for subscription, outbox, level in _reachable(levels)
+    ]
+    room = total - sum(possible for _, _, _, possible in rows)
+    raised = []
+    for subscription, outbox, level, possible in rows:
+        rise = max(0, level - possible)
+        granted = min(rise, max(0, room))
+        room -= granted
+        reached = level - (rise - granted)
+        if reached > outbox.rdy:
+            outbox.rdy = reached
+            raised.append(subscription)
+        if granted < rise:
+            return raised, True
+    return raised, False
+
+
+def _reachable(levels: Mapping[Subscription, int]) -> list[tuple[Subscription, Outbox, int]]:
+    return [
+        (subscription, subscription.outbox, level)
+        for subscription, level in levels.items()
+        if subscription.outbox is not None and not subscription.outbox.broken
+    ]
+
+
+class Consumption(Protocol):
+    """The consumer, as far as its flow goes."""
+
+    topic: str
+    channel: str
+    config: ConsumerConfig
+    ticker: Ticker
+    crew: Staff
+    holdings: Holdings
+    watching: bool
+    """Whether results matter to the backoff just now; the regulator sets it."""
+
+
+class _Member:
+    """What the regulator notes of one subscription."""
+
+    __slots__ = ("former", "governor", "looked", "lowered_until", "received", "served_since")
+
+    def __init__(self) -> None:
+        self.governor = Governor()
+        self.received = 0  # at the last tick
+        self.looked = 0  # likewise, at the last look at turns
+        self.served_since: float | None = None
+        self.former = 0  # what it had until it was lowered
+        self.lowered_until = 0.0  # so long it may still be sent as much
+
+
+class Regulator:
+    """Brings every live subscription's RDY to the level that the policy wants.
+
+    ``resting``: nothing moves, and :meth:`wake` is to be called when messages come.
+    """
+
+    def __init__(self, consumption: Consumption) -> None:
+        self._config = config = consumption.config
+        self._consumption = consumption
+        self.paused = self._stopped = False
+        # Exactly a Crew: batches gather, and are best sent as many at once as there may be.
+        self._adaptive = config.rdy_mode == "adaptive" and type(consumption.crew) is Crew
+        self.resting = self._adaptive
+        self._lock = threading.Lock()  # guards the nine below
+        self.due: float | None = None  # when the pause after failures ends, or has ended
+        self._limits = FlowLimits(
+            config.max_in_flight, config.backoff_multiplier, config.max_backoff_duration
+        )
+        self._flow = FlowControl(self._limits, random.choice)
+        self._expected = 0
+        self._members: dict[Subscription, _Member] = {}
+        self._ticking = False
+        self._turning = False
+        self._ticked_at = 0.0
+        self._applied = 0
+
+    # Who there is.
+
+    def expect(self, count: int = 0, until: float = 0.0) -> None:
+        """Until then, leave shares for *count* connections, some of which are still being made.
+
+        Else the first one of a consumer has all of ``max_in_flight``, and with a backlog behind it
+        the others get nothing until that is handled. To be called again when it is time.
+        """
+        with self._lock:
+            if monotonic() >= until:
+                count = 0
+            if count == self._expected:
+                return
+            self._expected = count
+            self._flow.expect(count)
+        self._apply()
+
+    def add(self, subscription: Subscription) -> None:
+        """RDY for the new one, less for the others."""
+        with self._lock:
+            ordered = subscription.wish.ordered
+            if ordered != self._limits.one_each:
+                self._begin_anew(one_each=ordered)
+            self._members[subscription] = _Member()
+            self._flow.connect(subscription, subscription.max_rdy, monotonic())
+        self._apply()
+
+    def remove(self, subscription: Subscription) -> None:
+        """Its share is for the others."""
+        with self._lock:
+            self._members.pop(subscription, None)
+            self._flow.disconnect(subscription, monotonic())
+        self._apply()
+
+    def _begin_anew(self, *, one_each: bool) -> None:
+        """The rules depend on whether the topic turned out to be ordered."""
+        self._limits = replace(self._limits, one_each=one_each)
+        self._flow = FlowControl(self._limits, random.choice)
+        self._flow.expect(self._expected)
+        now = monotonic()
+        for member in self._members:
+            self._flow.connect(member, member.max_rdy, now)
+
+    # What happens.
+
+    def on_result(self, message: Message, *, ok: bool) -> None:
+        """A result that may move the backoff."""
+        now = monotonic()
+        where = self._consumption
+        with self._lock:
+            changed = self._flow.on_result(
+                message._subscription, ok=ok, delivered_at=message.received_at, now=now
+            )
+            self.due = due = self._flow.due()
+            # Under the lock: an older answer written last would end the interest in results.
+            where.watching = self._flow.state is not FlowState.FLOWING
+        if changed:
+            self._apply()
+            if due is not None:
+                about = facts(where.topic, channel=where.channel)
+                log.warning("%s/%s backs off for %.1f s", *about.values(), due - now, extra=about)
+                where.ticker.at(due, self._end_backoff)
+
+    def pause(self, paused: bool) -> None:  # noqa: FBT001 - it is the only thing said
+        """RDY 0 everywhere, or what it would be."""
+        self.paused = paused
+        self._apply()
+
+    def stop(self) -> None:
+        """RDY 0 everywhere, for good."""
+        self._stopped = True
+        self._apply()
+
+    def set_max_in_flight(self, count: int) -> None:
+        """Share out *count* from now on."""
+        with self._lock:
+            self._limits = replace(self._limits, max_in_flight=count)
+            self._flow.set_max_in_flight(count)
+        self._apply()
+
+    def is_starved(self) -> bool:
+        """Whether handlers and callers hold nearly all of a connection's share."""
+        held = count_held(self._consumption.crew, self._consumption.holdings)
+        return self._is_used_up(lambda each: held[each])
+
+    def is_full(self) -> bool:
+        """Whether a share is nearly used up, also by what waits for a worker."""
+        return self._is_used_up(lambda each: each.in_flight)
+
+    def _is_used_up(self, load: Callable[[Subscription], int]) -> bool:
+        with self._lock:
+            shares = [(each, self._flow.target(each)) for each in self._members]
+        return any(share and load(each) >= 0.85 * share for each, share in shares)
+
+    def wake(self) -> None:
+        """Messages came, or there was not enough for all: look again and again from now on."""
+        with self._lock:
+            if self._ticking or self._stopped:
+                return
+            self._ticking, self.resting = True, False
+            self._ticked_at = now = monotonic()
+        self._consumption.ticker.at(now + PERIOD, self._tick)
+
+    # Levels.
+
+    def _apply(self) -> bool:
+        """Bring every connection's RDY to its level; whether somebody has to wait for his."""
+        with self._lock:
+            _, short = self._levels({})
+        # Rarely needed, and not cheap where the application holds thousands.
+        expired = self._expired() if short else {}
+        with self._lock:
+            self._applied = mine = self._applied + 1
+            levels, short = self._levels(expired)
+            lowered = lower(levels)
+            self._note_lowered(lowered)
+            begins = self._flow.needs_rotation() and not self._turning
+            self._turning = self._turning or begins
+        _flush(lowered)
+        raised: list[Subscription] = []
+        with self._lock:
+            # Else somebody knows better by now, and raises what is to be raised.
+            if mine == self._applied:
+                total = self._limits.max_in_flight
+                raised, late = raise_within(levels, total, self._former())
+                short = short or late
+        _flush(raised)
+        if begins:
+            self._look_at_turns_later()
+        if short:
+            self.wake()
+        return short
+
+    def _note_lowered(self, lowered: Mapping[Subscription, int]) -> None:
+        now = monotonic()
+        for subscription, former in lowered.items():
+            note = self._members[subscription]
+            # Each step down does not prolong it; to have had all of it again meanwhile does.
+            if now >= note.lowered_until or former >= note.former:
+                note.former = former
+                note.lowered_until = now + _ON_ITS_WAY + 2 * subscription.round_trip
+
+    def _former(self) -> dict[Subscription, int]:
+        """What those had that were lowered a moment ago."""
+        now = monotonic()
+        return {
+            each: note.former for each, note in self._members.items() if now < note.lowered_until
+        }
+
+    def _levels(self, expired: Mapping[object, int]) -> tuple[dict[Subscription, int], bool]:
+        # Whoever has waited longest is first where there is not enough for all.
+        shares = cast("dict[Subscription, int]", self._flow.shares())
+        if self._stopped or self.paused:
+            return dict.fromkeys(shares, 0), False
+        wishes, total = shares, self._limits.max_in_flight
+        if self._governs():
+            wishes = {
+                member: note.governor.within(min(member.max_rdy, total))
+                for member, note in self._members.items()
+            }
+        in_flight: dict[object, int] = {}
+        # A head that is held here under TOUCH must hold no other partition.
+        if not self._limits.one_each:
+            in_flight = {each: max(0, each.in_flight - expired.get(each, 0)) for each in shares}
+        levels = allot(shares, wishes, in_flight, total)
+        short = any(levels[name] < min(wishes[name], share) for name, share in shares.items())
+        return levels, short
+
+    def _governs(self) -> bool:
+        flowing = self._flow.state is FlowState.FLOWING
+        return self._adaptive and flowing and not self._limits.one_each
+
+    def _expired(self) -> Mapping[object, int]:
+        """How much of what is in hand the servers no longer wait for."""
+        return Counter(each._subscription for each in self._in_hand() if each.expired)
+
+    def _in_hand(self) -> list[Message]:
+        """What handlers run on, and what the application holds."""
+        return in_hands(self._consumption.crew, self._consumption.holdings)
+
+    # What the ticker calls.
+
+    def _tick(self) -> None:
+        """See what each connection needs."""
+        busy = Counter(message._subscription for message in self._in_hand())
+        now = monotonic()
+        with self._lock:
+            # Rest first, then look: whoever comes behind the look finds it resting, and wakes it.
+            self._ticking, self.resting = False, self._adaptive
+            elapsed, self._ticked_at = now - self._ticked_at, now
+            rested = True
+            if self._adaptive and not self._stopped:
+                for each in self._members:
+                    rested = self._look_at(each, busy[each], elapsed) and rested
+        self._apply()
+        if not rested:
+            self.wake()
+
+    def _look_at(self, subscription: Subscription, busy: int, elapsed: float) -> bool:
+        """Whether it rests."""
+        note = self._members[subscription]
+        received = subscription.reader.received if subscription.reader else 0
+        came, note.received = received - note.received, received
+        if came or busy or not note.governor.resting:
+            note.governor.tick(came, elapsed, subscription.round_trip, busy)
+        return note.governor.resting
+
+    def _end_backoff(self) -> None:
+        with self._lock:
+            changed = self._flow.on_time(monotonic())
+        if changed:
+            self._apply()
+
+    def _look_at_turns_later(self) -> None:
+        # Before that nobody could tell whether one brings messages.
+        pause = max(_ON_ITS_WAY, self._config.rdy_redistribute_interval * _IDLE_PART)
+        self._consumption.ticker.at(monotonic() + pause, self._look_at_turns)
+
+    def _look_at_turns(self) -> None:
+        """End the turns of those that bring nothing, and of those that have had theirs."""
+        now = monotonic()
+        with self._lock:
+            served = set(self._flow.served())
+            over = []
+            for member, note in self._members.items():
+                if member not in served:
+                    note.served_since = None
+                elif self._has_had_its_turn(member, note, now):
+                    over.append(member)
+            changed = self._flow.rotate(over)
+            self._turning = bool(served)
+        if changed:
+            self._apply()
+        if served:
+            self._look_at_turns_later()
+
+    def _has_had_its_turn(self, subscription: Subscription, note: _Member, now: float) -> bool:
+        received = subscription.reader.received if subscription.reader else 0
+        came, note.looked = received - note.looked, received
+        has_rdy = subscription.outbox is not None and subscription.outbox.rdy > 0
+        if not has_rdy and self._flow.target(subscription):
+            # It waits for what others still have in flight: its turn has not begun.
+            note.served_since = None
+            return False
+        if note.served_since is None:
+            note.served_since = now
+            return False
+        longest = self._config.rdy_redistribute_interval
+        return now - note.served_since >= longest or not (came or subscription.in_flight)
+
+
+def _flush(subscriptions: Iterable[Subscription]) -> None:
+    for subscription in subscriptions:
+        if subscription.outbox is not None:
+            # A peer that takes nothing must not hold up the ticker: the rest follows.
+            subscription.outbox.flush(wait=False)

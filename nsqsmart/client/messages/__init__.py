@@ -1,0 +1,6 @@
+"""What a handler gets and says. Every module runs in the thread that handles the message.
+
+``message`` is the public class, and what it knows of where it came from. ``results`` reads what a
+handler returned or raised. ``checked_out`` knows the messages that the application holds while no
+handler runs, and those that timed out. ``dead_letters`` passes on what is given up.
+"""

@@ -1,0 +1,131 @@
+"""Giving up on a message: somebody else has it for certain before the server forgets it."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import fields
+from time import monotonic
+from typing import Protocol
+
+from nsqsmart.client.messages.message import Message
+from nsqsmart.client.messages.results import check_plain, did_not_run
+from nsqsmart.client.shared.log_fields import facts_of
+from nsqsmart.client.shared.receipt import Receipt
+from nsqsmart.config import ClientConfig, ConsumerConfig
+from nsqsmart.errors import ClientClosed, ConfigError
+from nsqsmart.names import check_topic
+
+log = logging.getLogger("nsqsmart")
+
+_NEVER = 1 << 62
+_SHARE = 0.9  # of the time that is left for an answer
+_SHORTEST = 0.1
+
+
+class Publisher(Protocol):
+    """A Producer, as far as dead letters need one."""
+
+    def publish(self, topic: str, body: bytes, *, timeout: float) -> Receipt:
+        """Store *body*; raises unless the server says OK."""
+
+    def close(self, timeout: float) -> None:
+        """End its sockets."""
+
+
+def _producers() -> Callable[..., Publisher]:
+    """By name: a Consumer is no user of the Producer, except for this.
+
+    Called when the Consumer is made, not on first use: a process that forks just then would hand
+    its child the lock of an import.
+    """
+    found: Callable[..., Publisher] = importlib.import_module(
+        "nsqsmart.client.producer.producer"
+    ).Producer
+    return found
+
+
+def check_giving_up(config: ConsumerConfig, topic: str) -> None:
+    """Raise ConfigError or TypeError where messages of *topic* would be given up for nobody."""
+    if config.on_giving_up is not None:
+        check_plain("on_giving_up", config.on_giving_up)
+    if config.dead_letter_topic is None:
+        return
+    check_topic(config.dead_letter_topic)
+    if config.dead_letter_topic == topic:
+        raise ConfigError(
+            f"dead_letter_topic is {topic!r}, the topic itself: what was given up would come again"
+        )
+    _producers()
+
+
+class GivingUp:
+    """Passes messages on to ``on_giving_up`` or ``dead_letter_topic``, then finishes them.
+
+    The producer of the dead letters is made on first use, for *address*, as the consumer's.
+    """
+
+    def __init__(self, config: ConsumerConfig, address: str | None) -> None:
+        self._config = config
+        self._address = address
+        self._lock = threading.Lock()  # guards the three below
+        self._producer: Publisher | None = None
+        self._closed = False
+        self.given_up = 0
+        self.most_attempts = config.max_attempts or _NEVER
+
+    def give_up(self, message: Message) -> bool:
+        """Whether *message* was passed on and finished; else it is requeued."""
+        try:
+            where = self._pass_on(message)
+        except Exception as error:
+            log.exception(
+                "%r could not be given up: it is requeued", message, extra=facts_of(message)
+            )
+            if message._life is not None:
+                message._life.error = type(error).__name__
+            if not message.answered:
+                message.requeue()
+            return False
+        if message._life is not None:
+            message._life.note("gave_up")
+        log.warning("%r is given up: %s", message, where, extra=facts_of(message))
+        with self._lock:
+            self.given_up += 1
+        return message.finished if message.answered else message.finish()
+
+    def close(self, deadline: float) -> None:
+        """End the producer, if there is one."""
+        with self._lock:
+            self._closed = True
+            producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close(timeout=max(0.0, deadline - monotonic()))
+
+    def _pass_on(self, message: Message) -> str:
+        """Raises whatever keeps somebody else from having it."""
+        send, topic = self._config.on_giving_up, self._config.dead_letter_topic
+        if send is not None:
+            result = send(message)
+            if result is False or did_not_run(result):
+                raise RuntimeError(f"on_giving_up returned {type(result).__name__}: not taken")
+            return "on_giving_up has it"
+        if topic is None:
+            return "nobody else has it"
+        left = _SHARE * (message.deadline - monotonic())
+        timeout = max(_SHORTEST, left)
+        receipt = self._get_producer().publish(topic, message.body, timeout=timeout)
+        return f"stored in {receipt.topic!r} by {receipt.nsqd}"
+
+    def _get_producer(self) -> Publisher:
+        with self._lock:
+            if self._closed:
+                raise ClientClosed("the Consumer was closed")
+            if self._producer is None:
+                shared = {
+                    each.name: getattr(self._config, each.name) for each in fields(ClientConfig)
+                }
+                self._producer = _producers()(self._address, **shared)
+            return self._producer

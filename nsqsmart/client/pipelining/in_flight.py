@@ -1,0 +1,112 @@
+"""The limit on what publish_async has in flight."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from time import monotonic
+
+from nsqsmart.errors import ClientClosed, PublishFailed, PublishTimeout
+
+
+class Room:
+    """Messages and bytes that are not settled; who finds no room waits, or is refused."""
+
+    def __init__(self, max_messages: int, max_bytes: int, *, block: bool) -> None:
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._block = block
+        self._lock = threading.Lock()  # guards the figures
+        self._changed = threading.Condition(self._lock)
+        self._waiters = 0
+        self._line: deque[object] = deque()
+        self._messages = self._bytes = 0
+        self._closed = False
+
+    @property
+    def messages(self) -> int:
+        """Messages that are not settled."""
+        return self._messages
+
+    def enter(self, size: int, deadline: float) -> None:
+        """Take room for a message of *size* bytes.
+
+        Raises PublishTimeout at *deadline*, PublishFailed where nobody is to wait, ClientClosed.
+        One message that is larger than all there is fits when nothing else is there.
+        """
+        entered = False
+        try:
+            with self._lock:
+                if self._line or self._is_full(size):
+                    self._stand_in_line(size, deadline)
+                self._check_open()
+                self._messages += 1
+                self._bytes += size
+                entered = True
+        except BaseException:
+            if entered:  # an interrupt on the way out
+                self.leave(1, size)
+            raise
+
+    def _is_full(self, size: int) -> bool:
+        """Whether a message of *size* bytes finds no room."""
+        return self._messages >= self._max_messages or (
+            self._messages > 0 and self._bytes + size > self._max_bytes
+        )
+
+    def _stand_in_line(self, size: int, deadline: float) -> None:
+        """First come, first served: small messages would pass a large one for ever."""
+        me = object()
+        try:
+            self._line.append(me)
+            while self._line[0] is not me or self._is_full(size):
+                self._wait_for_room(deadline)
+        finally:
+            self._line.remove(me)
+            self._changed.notify_all()
+
+    def _wait_for_room(self, deadline: float) -> None:
+        text = f"{self._messages} messages with {self._bytes} bytes are on their way already"
+        if not self._block:
+            raise PublishFailed(text, code="QueueFull", hint="wait, or raise async_max_messages")
+        left = deadline - monotonic()
+        if left <= 0:
+            raise PublishTimeout(text, code="QueueFull", hint="the servers take less than you send")
+        self._check_open()
+        self._wait(left)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed("the Producer was closed")
+
+    def leave(self, messages: int, size: int) -> None:
+        """*messages* with together *size* bytes are settled."""
+        with self._lock:
+            self._messages -= messages
+            self._bytes -= size
+            if self._waiters:
+                self._changed.notify_all()
+
+    def wait_empty(self, deadline: float) -> bool:
+        """Whether everything is settled, at the latest at *deadline*."""
+        with self._lock:
+            while self._messages:
+                left = deadline - monotonic()
+                if left <= 0:
+                    return False
+                self._wait(left)
+            return True
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        with self._lock:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _wait(self, left: float) -> None:
+        """Under the lock, which is let go of meanwhile."""
+        self._waiters += 1
+        try:
+            self._changed.wait(left)
+        finally:
+            self._waiters -= 1

@@ -1,0 +1,95 @@
+"""Fields of the library's log records, and a limit on how often a line is logged."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from typing import Protocol
+
+from nsqsmart.policy.topology import Target
+
+Facts = dict[str, str | int]
+
+_PAUSE = 60.0
+
+
+class Subscribed(Protocol):
+    """A place where a topic is consumed."""
+
+    topic: str
+    channel: str
+    target: Target
+
+
+class Delivered(Protocol):
+    """A message, as far as logs name it: never its body."""
+
+    attempts: int
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+
+    @property
+    def channel(self) -> str:
+        """Its channel."""
+
+    @property
+    def partition(self) -> int | None:
+        """Its partition."""
+
+    @property
+    def nsqd(self) -> str:
+        """Where it came from."""
+
+
+def facts(
+    topic: str,
+    *,
+    channel: str | None = None,
+    partition: int | None = None,
+    nsqd: str | None = None,
+    attempts: int | None = None,
+) -> Facts:
+    """Those that are known."""
+    known = {"channel": channel, "partition": partition, "nsqd": nsqd, "attempts": attempts}
+    found = {f"nsq_{name}": value for name, value in known.items() if value is not None}
+    return {"nsq_topic": topic} | found
+
+
+def facts_of(message: Delivered) -> Facts:
+    """Those of a message."""
+    return facts(
+        message.topic,
+        channel=message.channel,
+        partition=message.partition,
+        nsqd=message.nsqd,
+        attempts=message.attempts,
+    )
+
+
+def facts_at(place: Subscribed) -> Facts:
+    """Those of a subscription."""
+    target = place.target
+    return facts(place.topic, channel=place.channel, partition=target.partition, nsqd=target.name)
+
+
+class Seldom:
+    """Says when to tell of something: the first time, then at most once in *pause* seconds."""
+
+    def __init__(self, pause: float = _PAUSE) -> None:
+        self._pause = pause
+        self._lock = threading.Lock()  # guards the two below
+        self._next = 0.0
+        self._untold = 0
+
+    def tell(self, count: int = 1) -> int | None:
+        """It happened *count* times: how often since it was told last, or None if too early."""
+        now = monotonic()
+        with self._lock:
+            self._untold += count
+            if now < self._next:
+                return None
+            self._next = now + self._pause
+            untold, self._untold = self._untold, 0
+            return untold

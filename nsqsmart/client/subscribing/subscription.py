@@ -1,0 +1,311 @@
+"""One subscribed connection, on a thread of its own: dial, SUB, read until it ends.
+
+A partition's thread dials for itself, so that one slow node delays no other partition.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from time import monotonic
+from typing import Protocol
+
+from nsqsmart.client.messages.checked_out import Holdings, Timeouts
+from nsqsmart.client.messages.dead_letters import GivingUp
+from nsqsmart.client.messages.message import Holder, Message
+from nsqsmart.client.shared.trace_log import Line
+from nsqsmart.client.subscribing.ordered_delivery import Host, Lane
+from nsqsmart.client.subscribing.request import Wish, check_connection
+from nsqsmart.client.subscribing.start_position import Memory, Standings
+from nsqsmart.config import ConsumerConfig
+from nsqsmart.errors import ConnectionLost, NsqError, ServerError
+from nsqsmart.net.connection import Connection, open_connection
+from nsqsmart.net.outbox import Outbox
+from nsqsmart.net.reader import Reader
+from nsqsmart.net.threads import Thread, spawn
+from nsqsmart.net.wires import Wires
+from nsqsmart.wire import commands
+from nsqsmart.wire.answers import FIN_FAILED, refused_id
+
+log = logging.getLogger("nsqsmart")
+
+_SILENT_INTERVALS = 2.5
+
+
+class Owner(Host, Protocol):
+    """What a subscription tells its consumer."""
+
+    holdings: Holdings
+    giving_up: GivingUp
+    standings: Standings
+    timeouts: Timeouts
+
+    def on_subscribed(self, subscription: Subscription) -> None:
+        """The server said OK to SUB."""
+
+    def on_ended(self, subscription: Subscription, reason: NsqError) -> None:
+        """It never began, or it ended; called once."""
+
+    def on_refusal(self, error: ServerError) -> None:
+        """An answer came too late for the server."""
+
+    def on_dirty(self, outbox: Outbox) -> None:
+        """Acknowledgements wait."""
+
+    def on_result(self, message: Message, *, ok: bool) -> None:
+        """A result that may move the backoff."""
+
+
+class Subscription:
+    """One connection's life; a lost one is replaced by a new Subscription."""
+
+    def __init__(self, wish: Wish, owner: Owner) -> None:
+        self.wish = wish
+        self.topic, self.channel, self.target = wish.topic, wish.channel, wish.target
+        self.outbox: Outbox | None = None
+        self.reader: Reader[Message] | None = None
+        self.connection: Connection | None = None
+        self.heard_at = monotonic()
+        self.msg_timeout = 60.0
+        self.max_msg_timeout = 900.0
+        self.process = os.getpid()
+        self.close_wait = threading.Event()
+        self.lane = Lane(self, owner) if wish.ordered else None
+        self._memory: Memory | None = None
+        self._detailed = wish.detailed
+        self._owner = owner
+        self._abandoned = False
+        self._strays: set[bytes] = set()
+        self.wires = Wires()
+        self._line: Line | None = None
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        """Begin on a thread of its own."""
+        self._thread = spawn(f"reader-{self.target.address}-{self.target.partition}", self._run)
+
+    def join(self, deadline: float) -> bool:
+        """Wait for the thread; False if it still runs at *deadline*."""
+        if self._thread and self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, deadline - monotonic()))
+            return not self._thread.is_alive()
+        return True
+
+    def hang_up(self) -> None:
+        """End it from any thread; the reader wakes and reports."""
+        self._abandoned = True
+        # While it is dialled there is only this to end it by.
+        self.wires.cut()
+        if self.outbox:
+            self.outbox.break_off()
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """The consumer's options."""
+        return self.wish.config
+
+    @property
+    def ordered(self) -> bool:
+        """Whether its messages come one by one."""
+        return self.wish.ordered
+
+    @property
+    def live(self) -> bool:
+        """Whether it is subscribed and can be answered on."""
+        return self.outbox is not None and not self.outbox.broken
+
+    @property
+    def in_flight(self) -> int:
+        """Messages received and not answered yet."""
+        if not (self.reader and self.outbox):
+            return 0
+        return max(0, self.reader.received - self.outbox.settled)
+
+    @property
+    def max_rdy(self) -> int:
+        """The largest RDY this server takes."""
+        return self.connection.grant.max_rdy_count if self.connection else 0
+
+    @property
+    def round_trip(self) -> float:
+        """Seconds to the server and back."""
+        return self.connection.transport.socket.round_trip if self.connection else 0.0
+
+    def describe(self) -> str:
+        """For logs."""
+        partition = self.target.partition
+        where = "" if partition is None else f" partition {partition}"
+        return f"{self.topic}/{self.channel}{where} at {self.target.address}"
+
+    def finish(self, message: Message) -> bool:
+        """FIN, unless it is too late."""
+        outbox = self.outbox
+        late = monotonic() >= message._arrival.deadline and message.expired
+        if late or outbox is None or not outbox.ack(message.id):
+            return self._too_late(message)
+        if message._rare is not None and message._rare.life is not None:
+            message._rare.life.note("finished")
+        return True
+
+    def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
+        """REQ; ordered: held here first, because the server ignores the delay (protocol 5.3).
+
+        The backoff hears of it before the server: sent back without a delay the message would be
+        here again before RDY 0 is there.
+        """
+        if backoff:
+            self._owner.on_result(message, ok=False)
+        if not self._may_answer(message):
+            return self._too_late(message)
+        if self.lane:
+            self.lane.hold(message, delay, counts=backoff)
+            return True
+        config = self.wish.config
+        if delay is None:
+            delay = config.default_requeue_delay * message.attempts
+        self.send_requeue(message, min(max(0.0, delay), config.max_requeue_delay))
+        return True
+
+    def hold(self, message: Message) -> Holder[Message]:
+        """From now on no handler answers for *message*."""
+        self._owner.holdings.take(message)
+        return self._owner.holdings
+
+    def give_up(self, message: Message) -> bool:
+        """Pass *message* on to who takes what cannot be handled, then FIN."""
+        return self._owner.giving_up.give_up(message)
+
+    def forget(self, message: Message) -> None:
+        """*message* is the server's again, which has lost its patience: nothing is sent."""
+        if self.outbox:
+            self.outbox.settled += 1
+        if self.live and message.expired:
+            self._owner.timeouts.note(message)
+            if self.lane:
+                self.lane.tell(message)
+        if message._life is not None:
+            message._life.note("timed_out" if message.expired else "lost")
+
+    def stray(self, message: Message) -> None:
+        """*message* is from before where the channel was set: it fills a place until it expires."""
+        self.forget(message)
+        self._strays.add(message.id)
+        if self.outbox:
+            self.outbox.strays = len(self._strays)
+            self.outbox.flush(wait=False)
+
+    def acknowledge(self, message: Message) -> None:
+        """FIN, whether or not it is late."""
+        if self.outbox:
+            self.outbox.ack(message.id)
+
+    def send_requeue(self, message: Message, delay: float) -> None:
+        """REQ after *delay* seconds, now."""
+        if self.outbox:
+            if message._life is not None:
+                # Before it leaves: it may be received again at once.
+                message._life.note("requeued", delay)
+            self.outbox.send(commands.req(message.id, round(delay * 1000)), settles=True)
+
+    def touch(self, message: Message) -> bool:
+        """TOUCH, unless it is too late."""
+        if not self._may_answer(message):
+            return False
+        self.send_touch(message)
+        return True
+
+    def send_touch(self, message: Message) -> None:
+        """TOUCH, now."""
+        if self.outbox:
+            self.outbox.send(commands.touch(message.id))
+            if message._life is not None:
+                message._life.note("touched")
+
+    def close_politely(self) -> None:
+        """RDY 0 and CLS: nothing new comes once the server has confirmed."""
+        if self.outbox:
+            self.outbox.rdy = 0
+            self.outbox.send(commands.CLS)
+
+    def send_all(self, deadline: float) -> None:
+        """Send every answer that waits, before *deadline* (monotonic seconds)."""
+        if self.outbox:
+            self.outbox.drain(deadline)
+
+    def watch(self, now: float) -> None:
+        """End a connection that has been silent for 2.5 heartbeat intervals."""
+        interval = self.wish.config.heartbeat_interval
+        if self.live and interval and now - self.heard_at > _SILENT_INTERVALS * interval:
+            self.hang_up()
+
+    def _may_answer(self, message: Message) -> bool:
+        return self.live and not message.expired
+
+    def _too_late(self, message: Message) -> bool:
+        """False: the answer was not sent, for time is up or the connection gone."""
+        self.forget(message)
+        return False
+
+    def _run(self) -> None:
+        try:
+            reason = self._live()
+        except NsqError as error:
+            reason = error
+        except BaseException as error:
+            # An application's callback, or a bug: it must not take the partition with it.
+            log.exception("reading %s failed", self.describe())
+            reason = ConnectionLost(f"reading {self.describe()} failed: {error!r}", sent=True)
+        finally:
+            if self.connection and not self.reader:
+                self.connection.close()
+        self.close_wait.set()
+        if self._memory is not None and not self._detailed:
+            self._memory.count(self.in_flight)
+        self._owner.on_ended(self, reason)
+
+    def _live(self) -> NsqError:
+        wish, config = self.wish, self.wish.config
+        self._owner.standings.check(self.target)
+        deadline = monotonic() + config.dial_timeout + config.handshake_timeout
+        connection = open_connection(self.target.address, wish.greeting, deadline, self.wires)
+        self.connection = connection
+        check_connection(connection)
+        self.msg_timeout = connection.grant.msg_timeout
+        self.max_msg_timeout = max(connection.grant.max_msg_timeout, self.msg_timeout)
+        connection.exchange(wish.command(), monotonic() + config.dial_timeout)
+        self._memory = self._owner.standings.settle(self)
+        connection.transport.socket.block(config.write_timeout)
+        outbox = Outbox(connection.transport, self._owner.on_dirty, self.max_rdy)
+        self.reader = reader = Reader(connection, wish.decoder(self, outbox.ack), outbox, self)
+        self.outbox = outbox
+        self.heard_at = monotonic()
+        self._line = wish.line(connection)
+        if self._abandoned:
+            outbox.break_off()
+        self._owner.on_subscribed(self)
+        return reader.run()
+
+    def on_messages(self, messages: list[Message]) -> None:
+        """From the reader: hand over."""
+        if self._line is not None:
+            self._line.begin(messages)
+        if self._detailed and self._memory is not None:
+            messages = self._memory.take(messages)
+        if self.lane is None:
+            self._owner.deliver(messages)
+            return
+        for message in messages:
+            self.lane.offer(message)
+
+    def on_refusal(self, error: ServerError) -> None:
+        """From the reader."""
+        if self._detailed and self._memory is not None and error.code == FIN_FAILED:
+            message_id = refused_id(error)
+            if message_id is not None:
+                self._memory.refuse(message_id)
+        self._owner.on_refusal(error)
+
+    def on_close_wait(self) -> None:
+        """From the reader."""
+        self.close_wait.set()
