@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from nsqsmart.errors import NsqError, Outcome, PublishError
     from nsqsmart.metrics import Metrics
     from nsqsmart.names import Address, Dialect
-    from nsqsmart.policy.lookup_answers import Node, TopicMeta, TopicState
-    from nsqsmart.policy.node_answers import NodeInfo
-    from nsqsmart.policy.replica_answers import Replicas
-    from nsqsmart.policy.stats_answers import ChannelStats, Stats, TopicStats, Unreachable
+    from nsqsmart.policy.answers.lookup import Node, TopicMeta, TopicState
+    from nsqsmart.policy.answers.nodes import NodeInfo
+    from nsqsmart.policy.answers.replicas import Replicas
+    from nsqsmart.policy.answers.stats import ChannelStats, Stats, TopicStats, Unreachable
     from nsqsmart.policy.topology import Target, Topology
 
 __all__ = [
@@ -110,7 +110,7 @@ _HOMES = {
     "Admin": "nsqsmart.client.admin.admin",
     "AdminConfig": "nsqsmart.config",
     "AdminOptions": "nsqsmart.config",
-    "ChannelStats": "nsqsmart.policy.stats_answers",
+    "ChannelStats": "nsqsmart.policy.answers.stats",
     "CloseReport": "nsqsmart.client.consuming.runtime",
     "Consumer": "nsqsmart.client.consuming.consumer",
     "ConsumerConfig": "nsqsmart.config",
@@ -121,8 +121,8 @@ _HOMES = {
     "HttpProbe": "nsqsmart.client.admin.probe",
     "Message": "nsqsmart.client.messages.message",
     "Metrics": "nsqsmart.metrics",
-    "Node": "nsqsmart.policy.lookup_answers",
-    "NodeInfo": "nsqsmart.policy.node_answers",
+    "Node": "nsqsmart.policy.answers.lookup",
+    "NodeInfo": "nsqsmart.policy.answers.nodes",
     "NsqError": "nsqsmart.errors",
     "Outcome": "nsqsmart.errors",
     "Pending": "nsqsmart.client.pipelining.pending",
@@ -136,16 +136,16 @@ _HOMES = {
     "PullReport": "nsqsmart.client.pulling.unacked",
     "PullSubscription": "nsqsmart.client.pulling.subscription",
     "Receipt": "nsqsmart.client.shared.receipt",
-    "Replicas": "nsqsmart.policy.replica_answers",
+    "Replicas": "nsqsmart.policy.answers.replicas",
     "Requeue": "nsqsmart.client.messages.results",
     "SpooledTopic": "nsqsmart.client.spooling.spool",
-    "Stats": "nsqsmart.policy.stats_answers",
+    "Stats": "nsqsmart.policy.answers.stats",
     "Target": "nsqsmart.policy.topology",
-    "TopicMeta": "nsqsmart.policy.lookup_answers",
-    "TopicState": "nsqsmart.policy.lookup_answers",
-    "TopicStats": "nsqsmart.policy.stats_answers",
+    "TopicMeta": "nsqsmart.policy.answers.lookup",
+    "TopicState": "nsqsmart.policy.answers.lookup",
+    "TopicStats": "nsqsmart.policy.answers.stats",
     "Topology": "nsqsmart.policy.topology",
-    "Unreachable": "nsqsmart.policy.stats_answers",
+    "Unreachable": "nsqsmart.policy.answers.stats",
     "encode_json": "nsqsmart.client.shared.arguments",
     "publish": "nsqsmart.client.producer.default",
     "run": "nsqsmart.client.consuming.run",

@@ -20,10 +20,10 @@ from nsqsmart.errors import (
     TransportError,
 )
 from nsqsmart.names import Address, Dialect
+from nsqsmart.net.cancel_scope import Wires
 from nsqsmart.net.handshake import Greeting, shake_hands
 from nsqsmart.net.sockets import Socket, dial
 from nsqsmart.net.transport import Transport
-from nsqsmart.net.wires import Wires
 from nsqsmart.wire import commands
 from nsqsmart.wire.answers import STAYS_OPEN, decode_error
 from nsqsmart.wire.frames import ERROR, HEARTBEAT, OK, OK_FRAME, RESPONSE, Frame, FrameDecoder

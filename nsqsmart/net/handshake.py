@@ -23,8 +23,7 @@ from nsqsmart.errors import (
 )
 from nsqsmart.names import Address
 from nsqsmart.net.sockets import Socket
-from nsqsmart.net.tls import TlsStream, make_context
-from nsqsmart.net.transport import Transport
+from nsqsmart.net.transport import TlsStream, Transport, make_context
 from nsqsmart.wire import commands
 from nsqsmart.wire.answers import UNAUTHORIZED, decode_error
 from nsqsmart.wire.frames import ERROR, HEARTBEAT, OK, RESPONSE, FrameDecoder

@@ -8,8 +8,8 @@ from typing import Generic, Protocol, TypeVar
 from nsqsmart.errors import ConnectionLost, NsqError, ProtocolError, ServerError
 from nsqsmart.names import Address
 from nsqsmart.net.connection import Connection
-from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.transport import Transport
+from nsqsmart.net.write_buffer import Outbox
 from nsqsmart.policy.surplus import Surplus
 from nsqsmart.wire.answers import ACK_FAILED, decode_error
 from nsqsmart.wire.deliveries import DeliveryDecoder

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from nsqsmart.errors import ConnectError
 from nsqsmart.names import Address
+from nsqsmart.net.cancel_scope import Wires
 from nsqsmart.net.threads import spawn
-from nsqsmart.net.wires import Wires
 
 # What getaddrinfo encodes names with. Imported now: a child that is forked while a thread does it
 # would wait for that thread's lock for ever.

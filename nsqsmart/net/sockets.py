@@ -25,9 +25,8 @@ from time import monotonic
 
 from nsqsmart.errors import ConnectError, ConnectionLost, ResponseTimeout
 from nsqsmart.names import Address
-from nsqsmart.net.forking import keep_from_children
+from nsqsmart.net.cancel_scope import Wires, keep_from_children
 from nsqsmart.net.resolving import Resolved, resolve
-from nsqsmart.net.wires import Wires
 
 _RECV_SIZE = 64 * 1024
 # An answer fits easily; allocating 64 KiB for ten bytes costs more than the exchange.

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from nsqsmart.names import Address, Dialect
-from nsqsmart.policy.lookup_answers import LookupAnswer, Node, TopicMeta, TopicState
+from nsqsmart.policy.answers.lookup import LookupAnswer, Node, TopicMeta, TopicState
 
 
 class Target(NamedTuple):

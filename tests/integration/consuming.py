@@ -13,7 +13,7 @@ import pytest
 import nsqsmart
 from nsqsmart.client.consuming.runtime import Engine
 from nsqsmart.embedded import Cluster
-from nsqsmart.net.outbox import Outbox
+from nsqsmart.net.write_buffer import Outbox
 from tests.helpers import eventually
 
 

@@ -19,7 +19,7 @@ from nsqsmart.errors import (
     TopicNotExist,
 )
 from nsqsmart.names import Dialect
-from nsqsmart.policy.lookup_answers import TopicState
+from nsqsmart.policy.answers.lookup import TopicState
 from tests.helpers import eventually
 from tests.integration.consuming import Handled
 from tests.sites import Site, Start, running_sites, sites

@@ -10,7 +10,7 @@ import pytest
 import nsqsmart
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
-from nsqsmart.net.lookup import WRITE, LookupClient, LookupOptions
+from nsqsmart.net.http.lookup import WRITE, LookupClient, LookupOptions
 from tests.helpers import eventually
 from tests.integration.publishing import failure
 from tests.peers import Peer, Talk, http_answer, http_script

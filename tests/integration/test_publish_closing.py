@@ -14,7 +14,7 @@ import nsqsmart
 from nsqsmart.client.producer import runtime as machinery_module
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ClientClosed, Outcome, PublishError, PublishFailed
-from nsqsmart.net import tokens
+from nsqsmart.net import waiters as tokens
 from tests.helpers import eventually
 from tests.integration.publishing import bodies, check_free, in_time, shared
 from tests.peers import Peer, Talk

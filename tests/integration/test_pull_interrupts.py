@@ -10,7 +10,7 @@ import nsqsmart
 from nsqsmart.client.pulling.connection import PullLine
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConnectionLost
-from nsqsmart.net.intake import Intake
+from nsqsmart.net.pull_reader import Intake
 
 BODIES = {b"%d" % number * 500 for number in range(20)}
 

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 _ANSWERS = "nsqsmart/wire/answers.py"
 _ENTRY = "nsqsmart/client/shared/directory.py"
 _HANDSHAKE = "nsqsmart/net/handshake.py"
-_HTTP = "nsqsmart/net/http_session.py"
+_HTTP = "nsqsmart/net/http/session.py"
 _TOPOLOGY = "nsqsmart/policy/topology.py"
 _TROUBLES = "nsqsmart/client/publishing/shared_state.py"
 _LOOKUPS = "tests/integration/test_publish_lookups.py"
@@ -75,7 +75,7 @@ ANSWERS: tuple[Mutant, ...] = (
         "        self._bounds.count(size)",
         "        pass",
         "whatever is read of a lookup's answer is bounded, below urllib3",
-        ("tests/unit/net/test_http_session.py::test_what_is_read_beside_the_body_is_bounded_too",),
+        ("tests/unit/net/http/test_session.py::test_what_is_read_beside_the_body_is_bounded_too",),
     ),
     Mutant(
         "the-policy-is-not-asked",
@@ -84,17 +84,17 @@ ANSWERS: tuple[Mutant, ...] = (
         "lambda address: True",
         "address_policy is asked about learned lookups: an Admin posts nothing to one it refuses",
         (
-            "tests/unit/client/test_administering.py"
+            "tests/unit/client/admin/test_requests.py"
             "::test_a_lookup_that_the_policy_refuses_is_asked_nothing",
         ),
     ),
     Mutant(
         "learned-lookups-are-permitted",
-        "nsqsmart/net/lookup.py",
+        "nsqsmart/net/http/lookup.py",
         "if each in self._peers or self._permits(each)]",
         "if True]",
         "address_policy is asked about lookups that another lookup names",
-        ("tests/unit/net/test_lookup.py",),
+        ("tests/unit/net/http/test_lookup.py",),
     ),
     Mutant(
         "a-receipt-nobody-asked-for",
@@ -120,7 +120,7 @@ ANSWERS: tuple[Mutant, ...] = (
         "self.needed = True",
         "self.needed = False",
         "who was refused has the next call look up, though his own call ends",
-        ("tests/unit/client/test_directory.py",),
+        ("tests/unit/client/shared/test_directory.py",),
     ),
     Mutant(
         "an-age-holds-up-a-call",
@@ -128,7 +128,7 @@ ANSWERS: tuple[Mutant, ...] = (
         "if entry and entry.topology and entry.serves and self._access is WRITE:",
         "if entry and entry.topology and False:",
         "lookups that hang cost a publish no time while its nsqds answer",
-        ("tests/unit/client/test_directory.py", _LOOKUPS),
+        ("tests/unit/client/shared/test_directory.py", _LOOKUPS),
     ),
     Mutant(
         "failing-polls-stay-frequent",
@@ -136,7 +136,7 @@ ANSWERS: tuple[Mutant, ...] = (
         "interval * 2.0**doublings",
         "interval",
         "lookups that fail are asked less and less often",
-        ("tests/unit/client/test_directory.py",),
+        ("tests/unit/client/shared/test_directory.py",),
     ),
     Mutant(
         "a-lookup-that-forgot-is-believed",
@@ -160,7 +160,7 @@ ANSWERS: tuple[Mutant, ...] = (
         "tell = not ended and not trouble.told and",
         "tell = not ended and",
         "one WARNING when publishing has failed for a second, not one an attempt",
-        ("tests/unit/client/test_troubles.py",),
+        ("tests/unit/client/publishing/test_failing_topics.py",),
     ),
     Mutant(
         "one-success-hides-nothing",
@@ -168,7 +168,7 @@ ANSWERS: tuple[Mutant, ...] = (
         "return bool(self.topics) and not self._working",
         "return bool(self.topics)",
         "health says failing only while nothing succeeds",
-        ("tests/unit/client/test_troubles.py",),
+        ("tests/unit/client/publishing/test_failing_topics.py",),
     ),
     Mutant(
         "hints-are-empty",
@@ -176,7 +176,7 @@ ANSWERS: tuple[Mutant, ...] = (
         "hint=_hint(error),",
         'hint="",',
         "an error of connecting, TLS or time says what to do",
-        ("tests/unit/client/test_failures.py",),
+        ("tests/unit/client/publishing/test_retry.py",),
     ),
     Mutant(
         "rdy-of-none-is-taken",
@@ -202,14 +202,14 @@ ANSWERS: tuple[Mutant, ...] = (
         "return None if self.partition is None else layout.internal_id(self.id)",
         "return layout.internal_id(self.id)",
         "a message of an original server has no internal id",
-        ("tests/unit/client/test_message.py",),
+        ("tests/unit/client/messages/test_message.py",),
     ),
     Mutant(
         "an-nsqd-passes-for-a-lookup",
-        "nsqsmart/policy/lookup_answers.py",
+        "nsqsmart/policy/answers/lookup.py",
         "if status == _NOT_FOUND and text == _NO_SUCH_PATH:",
         "if False:",
         "the HTTP port of an nsqd that is given as a lookup is told as that",
-        ("tests/unit/policy/test_lookup_answers.py",),
+        ("tests/unit/policy/answers/test_lookup.py",),
     ),
 )

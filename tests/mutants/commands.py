@@ -233,7 +233,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-missing-replica-is-well",
-        "nsqsmart/policy/replica_answers.py",
+        "nsqsmart/policy/answers/replicas.py",
         "return self.in_sync is None or self.in_sync >= self.wanted",
         "return True",
         "doctor fails where a replica is missing",
@@ -241,10 +241,10 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "in-sync-of-another-partition",
-        "nsqsmart/policy/replica_answers.py",
+        "nsqsmart/policy/answers/replicas.py",
         'if entry.get("name") == topic and entry.get("partition") == partition:',
         "if True:",
         "the in-sync replicas are those of the partition that was asked about",
-        ("tests/unit/policy/test_replica_answers.py",),
+        ("tests/unit/policy/answers/test_replicas.py",),
     ),
 )

@@ -49,11 +49,11 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-drain-leaves-the-rest-to-others",
-        "nsqsmart/net/outbox.py",
+        "nsqsmart/net/write_buffer.py",
         "if not self._lock.acquire(timeout=max(0.0, deadline - monotonic())):",
         "if not self._lock.acquire(blocking=False):",
         "close() sends every answer before it ends the connection, also while another thread sends",
-        ("tests/unit/net/test_outbox.py::test_a_drain_waits_for_the_thread_that_is_sending",),
+        ("tests/unit/net/test_write_buffer.py::test_a_drain_waits_for_the_thread_that_is_sending",),
     ),
     Mutant(
         "a-close-drains-nothing",
@@ -61,7 +61,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "            self.outbox.drain(deadline)\n",
         "            self.outbox.flush()\n",
         "close() sends every answer before it ends the connection, also while another thread sends",
-        ("tests/unit/client/test_subscription.py",),
+        ("tests/unit/client/subscribing/test_subscription.py",),
     ),
     Mutant(
         "rdy-is-ignored-unnoticed",
@@ -104,7 +104,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "                result = handler(message)\n",
         "                result = ack(message.id) and handler(message)\n",
         "a message is finished once its handler has returned, no sooner",
-        ("tests/unit/client/test_crew.py",),
+        ("tests/unit/client/consuming/test_workers.py",),
     ),
     Mutant(
         "a-failure-is-finished",
@@ -112,7 +112,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "        self._requeue(message, tally, wish_of(error))",
         "        message.finish()",
         "a message whose handler raised is requeued",
-        ("tests/unit/client/test_crew.py",),
+        ("tests/unit/client/consuming/test_workers.py",),
     ),
     Mutant(
         "false-finishes",
@@ -120,7 +120,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "        if result is False:",
         "        if result is NotImplemented:",
         "a handler that returns False has its message requeued",
-        ("tests/unit/client/test_crew.py::test_false_requeues",),
+        ("tests/unit/client/consuming/test_workers.py::test_false_requeues",),
     ),
     Mutant(
         "an-expired-message-is-handled",
@@ -128,7 +128,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "if self._boss.draining or message.expired:",
         "if self._boss.draining:",
         "what has expired in the inbox is not handled",
-        ("tests/unit/client/test_crew.py::test_an_expired_message_is_not_handled",),
+        ("tests/unit/client/consuming/test_workers.py::test_an_expired_message_is_not_handled",),
     ),
     Mutant(
         "draining-handles-on",
@@ -136,7 +136,9 @@ CONSUMING: tuple[Mutant, ...] = (
         "if self._boss.draining or message.expired:",
         "if message.expired:",
         "who drains gives back what no handler has seen",
-        ("tests/unit/client/test_crew.py::test_who_drains_gives_back_what_no_handler_has_seen",),
+        (
+            "tests/unit/client/consuming/test_workers.py::test_who_drains_gives_back_what_no_handler_has_seen",
+        ),
     ),
     Mutant(
         "too-many-attempts-are-handled",
@@ -145,7 +147,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "        if message.attempts <= self._most_attempts + 1:",
         "beyond max_attempts the handler does not see a message",
         (
-            "tests/unit/client/test_crew.py::test_beyond_the_most_attempts_the_handler_does_not_see_it",
+            "tests/unit/client/consuming/test_workers.py::test_beyond_the_most_attempts_the_handler_does_not_see_it",
         ),
     ),
     Mutant(
@@ -154,7 +156,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "            if not message.answered:\n                message.requeue()",
         "            if not message.answered:\n                message.finish()",
         "a message that nobody could take over is requeued, not finished",
-        ("tests/unit/client/test_giving_up.py",),
+        ("tests/unit/client/messages/test_dead_letters.py",),
     ),
     Mutant(
         "a-late-answer-is-sent",
@@ -162,7 +164,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "late = monotonic() >= message._arrival.deadline and message.expired",
         "late = False",
         "an answer that comes too late is not sent, and is False",
-        ("tests/unit/client/test_subscription.py::test_late_answers_are_not_sent",),
+        ("tests/unit/client/subscribing/test_subscription.py::test_late_answers_are_not_sent",),
     ),
     Mutant(
         "a-requeue-in-seconds",
@@ -170,7 +172,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "commands.req(message.id, round(delay * 1000))",
         "commands.req(message.id, round(delay))",
         "the delay of a requeue is in seconds, and milliseconds on the wire",
-        ("tests/unit/client/test_subscription.py",),
+        ("tests/unit/client/subscribing/test_subscription.py",),
     ),
     Mutant(
         "write-timeout-of-a-subscription",
@@ -179,7 +181,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "connection.transport.socket.block(0.0)",
         "write_timeout bounds what a subscribed connection waits for a server that takes nothing",
         (
-            "tests/unit/client/test_subscription.py"
+            "tests/unit/client/subscribing/test_subscription.py"
             "::test_who_takes_nothing_is_waited_for_no_longer_than_the_write_timeout",
         ),
     ),
@@ -189,7 +191,9 @@ CONSUMING: tuple[Mutant, ...] = (
         "_SILENT_INTERVALS = 2.5",
         "_SILENT_INTERVALS = 2500",
         "a connection that is silent for 2.5 heartbeats is replaced",
-        ("tests/unit/client/test_subscription.py::test_silence_is_the_end_and_a_heartbeat_is_not",),
+        (
+            "tests/unit/client/subscribing/test_subscription.py::test_silence_is_the_end_and_a_heartbeat_is_not",
+        ),
     ),
     Mutant(
         "answered-twice",
@@ -199,7 +203,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "        if False:\n"
         '            raise AlreadyResponded("the message was finished or requeued before")',
         "a second answer raises AlreadyResponded",
-        ("tests/unit/client/test_message.py::test_a_second_answer_is_a_mistake",),
+        ("tests/unit/client/messages/test_message.py::test_a_second_answer_is_a_mistake",),
     ),
     Mutant(
         "a-with-block-always-finishes",
@@ -207,7 +211,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "    if error is None:\n        message.finish()",
         "    if True:\n        message.finish()",
         "a with block requeues its message when it raises",
-        ("tests/unit/client/test_message.py::test_a_with_block_finishes_or_requeues",),
+        ("tests/unit/client/messages/test_message.py::test_a_with_block_finishes_or_requeues",),
     ),
     Mutant(
         "a-touch-beyond-the-maximum",
@@ -215,7 +219,9 @@ CONSUMING: tuple[Mutant, ...] = (
         "self._rarities.until = min(monotonic() + self._subscription.msg_timeout, self._latest)",
         "self._rarities.until = monotonic() + self._subscription.msg_timeout",
         "no touch goes beyond the server's maximum",
-        ("tests/unit/client/test_message.py::test_no_touch_goes_beyond_the_servers_maximum",),
+        (
+            "tests/unit/client/messages/test_message.py::test_no_touch_goes_beyond_the_servers_maximum",
+        ),
     ),
     Mutant(
         "no-backoff",
@@ -243,20 +249,20 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "rdy-behind-the-fins",
-        "nsqsmart/net/outbox.py",
+        "nsqsmart/net/write_buffer.py",
         "            parts.append(commands.fins(ids))",
         "            parts.insert(0, commands.fins(ids))",
         "a lower RDY reaches the server before the FINs that free places",
-        ("tests/unit/net/test_outbox.py::test_rdy_goes_first_and_only_when_it_changed",),
+        ("tests/unit/net/test_write_buffer.py::test_rdy_goes_first_and_only_when_it_changed",),
     ),
     Mutant(
         "an-interrupt-leaves-half-a-command",
-        "nsqsmart/net/outbox.py",
+        "nsqsmart/net/write_buffer.py",
         "            # An interrupt: nobody knows how much has left, and nothing may follow it.\n"
         "            self.break_off()\n",
         "            # An interrupt: nobody knows how much has left, and nothing may follow it.\n",
         "nothing follows what an interrupt cut off",
-        ("tests/unit/net/test_outbox.py::test_nothing_follows_what_an_interrupt_cut_off",),
+        ("tests/unit/net/test_write_buffer.py::test_nothing_follows_what_an_interrupt_cut_off",),
     ),
     Mutant(
         "out-of-order-is-fine",
@@ -303,7 +309,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-child-keeps-its-parents-connection",
-        "nsqsmart/net/forking.py",
+        "nsqsmart/net/cancel_scope.py",
         "        thing.drop()",
         "        pass",
         "a forked child closes the connections of its parent at once",
@@ -323,7 +329,9 @@ CONSUMING: tuple[Mutant, ...] = (
         "    def _give_back(self) -> None:",
         "    extend = _extend\n\n    def _give_back(self) -> None:",
         "nothing on a Message's public face moves its deadline without the server",
-        ("tests/unit/client/test_message.py::test_its_public_face_is_what_the_reference_says",),
+        (
+            "tests/unit/client/messages/test_message.py::test_its_public_face_is_what_the_reference_says",
+        ),
     ),
     Mutant(
         "timeouts-are-silent",
@@ -331,7 +339,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "        if self.live and message.expired:\n            self._owner.timeouts.note(message)",
         "        if self.live and message.expired:\n            pass",
         "a message that was not answered in time is counted and told",
-        ("tests/unit/client/test_subscription.py::test_late_answers_are_not_sent",),
+        ("tests/unit/client/subscribing/test_subscription.py::test_late_answers_are_not_sent",),
     ),
     Mutant(
         "timeouts-are-no-reason",
@@ -347,7 +355,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "            if now < self._next:",
         "            if now < 0:",
         "what may happen often is logged at once, and then rarely",
-        ("tests/unit/client/test_seldom.py",),
+        ("tests/unit/client/shared/test_log_throttle.py",),
     ),
     Mutant(
         "a-head-that-is-late-is-silent",
@@ -356,7 +364,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "        elif head is None:",
         "a head of an ordered partition that times out again and again is told",
         (
-            "tests/unit/client/test_lanes.py"
+            "tests/unit/client/subscribing/test_ordered_delivery.py"
             "::test_a_head_that_times_out_again_and_again_is_told_as_its_failing_twin",
         ),
     ),
@@ -367,7 +375,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "        return self._is_used_up(lambda each: each.in_flight or held[each])",
         "is_starved() counts what handlers and callers hold, not what waits unread",
         (
-            "tests/unit/client/test_regulator.py"
+            "tests/unit/client/consuming/test_rdy_controller.py"
             "::test_who_is_starved_holds_it_and_what_waits_is_only_in_flight",
         ),
     ),
@@ -378,7 +386,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "        copies = (newest,)",
         "what was finished is not reported as skipped because a copy of it failed",
         (
-            "tests/unit/client/test_standing.py"
+            "tests/unit/client/subscribing/test_start_position.py"
             "::test_nothing_is_said_of_what_was_finished_before_its_copy_failed",
         ),
     ),
@@ -389,7 +397,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "                pass",
         "a FIN that the server has refused does not count as finished",
         (
-            "tests/unit/client/test_subscription.py"
+            "tests/unit/client/subscribing/test_subscription.py"
             "::test_a_fin_that_was_refused_leaves_its_message_unfinished",
         ),
     ),
@@ -407,7 +415,9 @@ CONSUMING: tuple[Mutant, ...] = (
         "        self._order = before._order",
         "        pass",
         "the order of a partition is checked over its connections",
-        ("tests/unit/client/test_lanes.py::test_what_came_on_the_connection_before_is_known",),
+        (
+            "tests/unit/client/subscribing/test_ordered_delivery.py::test_what_came_on_the_connection_before_is_known",
+        ),
     ),
     Mutant(
         "a-sub-is-a-success-at-once",
@@ -415,7 +425,9 @@ CONSUMING: tuple[Mutant, ...] = (
         "        if begun is None or monotonic() - begun.at >= max(_STEADY, begun.pause):",
         "        if True or begun is None:",
         "who takes every SUB and ends the connection behind it is dialled ever more rarely",
-        ("tests/unit/client/test_keeper.py::test_pauses_grow_until_it_is_established",),
+        (
+            "tests/unit/client/subscribing/test_supervisor.py::test_pauses_grow_until_it_is_established",
+        ),
     ),
     Mutant(
         "every-refusal-is-a-line",
@@ -438,10 +450,10 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-channel-with-a-finish-is-forgotten",
-        "nsqsmart/policy/standings.py",
+        "nsqsmart/policy/channel_positions.py",
         "    if known.finished and (ordered or others):",
         "    if known.finished and others:",
         "what another consumer has finished is not reported as skipped",
-        ("tests/unit/policy/test_standings.py::test_what_is_to_be_done",),
+        ("tests/unit/policy/test_channel_positions.py::test_what_is_to_be_done",),
     ),
 )

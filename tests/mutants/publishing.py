@@ -28,7 +28,7 @@ PUBLISHING: tuple[Mutant, ...] = (
         "            pipeline.retire()\n            raise\n",
         "            raise\n",
         "an interrupt leaves no pipeline that gathers messages and never begins",
-        ("tests/unit/client/test_pipes.py",),
+        ("tests/unit/client/pipelining/test_connections.py",),
     ),
     Mutant(
         "unanswered-keyed-is-resent",
@@ -95,7 +95,7 @@ PUBLISHING: tuple[Mutant, ...] = (
         "self._queues.setdefault(key, deque()).append(ref(token))",
         "self._queues.setdefault(key, deque()).insert(1, ref(token))",
         "who came first is served first",
-        ("tests/unit/client/test_turns.py",),
+        ("tests/unit/client/publishing/test_turns.py",),
     ),
     Mutant(
         "a-spoiled-connection-is-kept",
@@ -159,7 +159,7 @@ PUBLISHING: tuple[Mutant, ...] = (
         "config.lookupd_failure_threshold,",
         "3,",
         "lookupd_failure_threshold says when a lookup is asked less often",
-        ("tests/unit/client/test_asking.py",),
+        ("tests/unit/client/shared/test_discovery.py",),
     ),
     Mutant(
         "two-lookups-at-once",
@@ -167,7 +167,7 @@ PUBLISHING: tuple[Mutant, ...] = (
         "if not entry.flying and now >= allowed:",
         "if now >= allowed:",
         "at most one lookup of a topic is under way",
-        ("tests/integration/test_lookup_flights.py", "tests/unit/client/test_directory.py"),
+        ("tests/integration/test_lookup_flights.py", "tests/unit/client/shared/test_directory.py"),
     ),
     Mutant(
         "lookups-keep-no-distance",
@@ -175,7 +175,7 @@ PUBLISHING: tuple[Mutant, ...] = (
         "allowed = entry.asked_at + self._config.lookupd_min_refresh_interval",
         "allowed = entry.asked_at",
         "lookups of a topic keep lookupd_min_refresh_interval",
-        ("tests/unit/client/test_directory.py::test_forced_lookups_keep_their_distance",),
+        ("tests/unit/client/shared/test_directory.py::test_forced_lookups_keep_their_distance",),
     ),
     Mutant(
         "a-failed-lookup-forgets",
@@ -184,7 +184,7 @@ PUBLISHING: tuple[Mutant, ...] = (
         "        before, entry.topology = entry.topology, None\n",
         "the last good picture serves while lookups fail",
         (
-            "tests/unit/client/test_directory.py::test_the_last_good_picture_serves_while_lookups_fail",
+            "tests/unit/client/shared/test_directory.py::test_the_last_good_picture_serves_while_lookups_fail",
         ),
     ),
     Mutant(

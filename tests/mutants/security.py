@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _HANDSHAKE = "nsqsmart/net/handshake.py"
-_TLS = "nsqsmart/net/tls.py"
+_TLS = "nsqsmart/net/transport.py"
 
 SECURITY: tuple[Mutant, ...] = (
     Mutant(
         "who-verifies-nothing-hears-nothing",
-        "nsqsmart/net/tls.py",
+        "nsqsmart/net/transport.py",
         "        _warn_of_trust()\n",
         "",
         "a client that verifies no certificate says so in the log",

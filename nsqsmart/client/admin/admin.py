@@ -12,11 +12,11 @@ from nsqsmart.config import AdminConfig, AdminOptions, resolve
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import Address, check_channel, check_partition, check_topic
 from nsqsmart.net.handshake import make_greeting
-from nsqsmart.policy.administration import TopicWish
-from nsqsmart.policy.node_answers import NodeInfo, describe
+from nsqsmart.policy.answers.nodes import NodeInfo, describe
+from nsqsmart.policy.answers.operations import TopicWish
+from nsqsmart.policy.answers.replicas import Replicas
+from nsqsmart.policy.answers.stats import Stats
 from nsqsmart.policy.positions import Position, position_text
-from nsqsmart.policy.replica_answers import Replicas
-from nsqsmart.policy.stats_answers import Stats
 from nsqsmart.policy.topology import Topology
 
 _NSQD_PORT = 4150

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsqsmart.client.admin.requests import Errand, conclude, unknown
 from nsqsmart.errors import AdminError, ConfigError, NotSupported
-from nsqsmart.policy.administration import (
+from nsqsmart.policy.answers.operations import (
     Answer,
     Operation,
     TopicWish,

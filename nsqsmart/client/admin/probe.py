@@ -13,7 +13,7 @@ from nsqsmart.net.handshake import Greeting, Watcher, shake_hands
 from nsqsmart.net.resolving import resolve
 from nsqsmart.net.sockets import dial
 from nsqsmart.net.transport import Transport
-from nsqsmart.policy.documents import shown, text_of, unwrap
+from nsqsmart.policy.answers.documents import shown, text_of, unwrap
 from nsqsmart.wire import commands
 from nsqsmart.wire.answers import decode_error
 from nsqsmart.wire.frames import ERROR, FrameDecoder
@@ -59,7 +59,7 @@ class HttpProbe:
 
 def probe_http(address: Address, patience: float) -> HttpProbe:
     """Ask who is there, each time for *patience* seconds; raises nothing for what it does."""
-    from nsqsmart.net.http_session import HttpSession  # noqa: PLC0415 - imports requests
+    from nsqsmart.net.http.session import HttpSession  # noqa: PLC0415 - imports requests
 
     with HttpSession() as session:
 

@@ -17,13 +17,13 @@ from nsqsmart.client.shared.discovery import http_address, make_lookup, usable_n
 from nsqsmart.config import AdminConfig, Endpoint
 from nsqsmart.errors import ConfigError, DiscoveryError, NotSupported, TopicNotExist
 from nsqsmart.names import Address, Dialect
-from nsqsmart.net.admin_http import AdminHttp
-from nsqsmart.net.lookup import READ
-from nsqsmart.policy.administration import Answer, Operation, Verdict, failure, judge
-from nsqsmart.policy.lookup_answers import Node, TopicState
-from nsqsmart.policy.node_answers import Listed, parse_info, parse_listing, parse_topics, unite
-from nsqsmart.policy.replica_answers import Replicas, parse_in_sync
-from nsqsmart.policy.stats_answers import Stats, TopicStats, Unreachable, choose, parse_stats
+from nsqsmart.net.http.admin import AdminHttp
+from nsqsmart.net.http.lookup import READ
+from nsqsmart.policy.answers.lookup import Node, TopicState
+from nsqsmart.policy.answers.nodes import Listed, parse_info, parse_listing, parse_topics, unite
+from nsqsmart.policy.answers.operations import Answer, Operation, Verdict, failure, judge
+from nsqsmart.policy.answers.replicas import Replicas, parse_in_sync
+from nsqsmart.policy.answers.stats import Stats, TopicStats, Unreachable, choose, parse_stats
 from nsqsmart.policy.topology import Refused, Target, Topology
 
 _HTTP_PORT = 4151

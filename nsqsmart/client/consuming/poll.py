@@ -9,7 +9,7 @@ from time import monotonic
 
 from nsqsmart.client.consuming.workers import Boss, Inbox, Tally, flush_all, own_tally, turn_away
 from nsqsmart.client.messages.message import Message
-from nsqsmart.net.outbox import Outbox
+from nsqsmart.net.write_buffer import Outbox
 
 
 class Puller:

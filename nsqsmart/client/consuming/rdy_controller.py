@@ -22,8 +22,8 @@ from nsqsmart.client.messages.message import Message
 from nsqsmart.client.shared.log_fields import facts
 from nsqsmart.client.subscribing.subscription import Subscription
 from nsqsmart.config import ConsumerConfig
-from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.ticker import Ticker
+from nsqsmart.net.write_buffer import Outbox
 from nsqsmart.policy.allotment import allot
 from nsqsmart.policy.flow import FlowControl, FlowLimits, FlowState
 from nsqsmart.policy.governor import PERIOD, Governor

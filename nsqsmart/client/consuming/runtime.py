@@ -45,12 +45,12 @@ from nsqsmart.errors import (
     ServerError,
     SubscribeError,
 )
+from nsqsmart.net.cancel_scope import Wires
 from nsqsmart.net.handshake import Greeting
-from nsqsmart.net.lookup import READ
-from nsqsmart.net.outbox import Outbox
+from nsqsmart.net.http.lookup import READ
 from nsqsmart.net.reader import RdyIgnored
 from nsqsmart.net.ticker import Ticker
-from nsqsmart.net.wires import Wires
+from nsqsmart.net.write_buffer import Outbox
 from nsqsmart.policy.topology import Target, Topology
 
 log = logging.getLogger("nsqsmart")

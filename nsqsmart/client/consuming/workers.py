@@ -20,8 +20,8 @@ from nsqsmart.client.messages.results import Requeue, Results, wish_of
 from nsqsmart.client.shared.log_fields import facts_of
 from nsqsmart.client.shared.process import end_child
 from nsqsmart.errors import AlreadyResponded
-from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.threads import Thread, spawn
+from nsqsmart.net.write_buffer import Outbox
 
 log = logging.getLogger("nsqsmart")
 

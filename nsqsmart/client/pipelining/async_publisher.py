@@ -45,7 +45,7 @@ from nsqsmart.errors import (
 from nsqsmart.metrics import Result
 from nsqsmart.names import Address
 from nsqsmart.net.ticker import Ticker
-from nsqsmart.policy.lookup_answers import TopicState
+from nsqsmart.policy.answers.lookup import TopicState
 from nsqsmart.policy.routing import partition_for
 from nsqsmart.policy.topology import Topology
 

@@ -365,7 +365,7 @@ class Producer:
     def stats(self) -> dict[str, Any]:
         """Figures that JSON can take.
 
-        ``pools`` by nsqd (:class:`~nsqsmart.net.places.PoolStats`), ``topics`` as the lookups have
+        ``pools`` by nsqd (:class:`~nsqsmart.net.pool.PoolStats`), ``topics`` as the lookups have
         them, nsqds that are ``avoided`` for a while, ``turns_waiting``, ``async_pending``.
         """
         machinery = self._machinery.get()

@@ -16,11 +16,11 @@ from nsqsmart.config import Endpoint, ProducerConfig
 from nsqsmart.errors import ClientClosed, ConnectError, DiscoveryError, TransportError
 from nsqsmart.metrics import Figure
 from nsqsmart.names import Address
+from nsqsmart.net.cancel_scope import Wires
 from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.handshake import Greeting
-from nsqsmart.net.lookup import WRITE
+from nsqsmart.net.http.lookup import WRITE
 from nsqsmart.net.pool import ConnectionPool
-from nsqsmart.net.wires import Wires
 from nsqsmart.policy.routing import Key, Sharding, partition_for
 
 _LAST_WORD = 1.0  # seconds

@@ -10,8 +10,8 @@ from nsqsmart.client.shared.arguments import Publication
 from nsqsmart.client.shared.errors import NoLeader, OrderingNotSupported, TopicNotExist
 from nsqsmart.errors import ClientClosed, PartitionCountChanged, TopicHasNoChannel, TurnTimeout
 from nsqsmart.names import Address
-from nsqsmart.net.tokens import Token, new_token
-from nsqsmart.policy.lookup_answers import TopicState
+from nsqsmart.net.waiters import Token, new_token
+from nsqsmart.policy.answers.lookup import TopicState
 from nsqsmart.policy.routing import partition_for
 from nsqsmart.policy.topology import Target, Topology
 

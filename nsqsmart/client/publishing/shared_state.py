@@ -20,7 +20,7 @@ from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import ProtocolError
 from nsqsmart.names import Address
 from nsqsmart.net.pool import ConnectionPool
-from nsqsmart.net.tokens import Gate
+from nsqsmart.net.waiters import Gate
 from nsqsmart.policy.outages import Outages
 from nsqsmart.policy.retry import Retry
 from nsqsmart.policy.routing import Rotation

@@ -8,7 +8,7 @@ from time import monotonic
 from weakref import ref
 
 from nsqsmart.errors import ClientClosed, TurnTimeout
-from nsqsmart.net.tokens import LOOK_AGAIN, Token
+from nsqsmart.net.waiters import LOOK_AGAIN, Token
 
 Key = tuple[str, int]
 
@@ -29,7 +29,7 @@ class Turns:
     def take(self, key: Key, token: Token, deadline: float) -> None:
         """Wait for the turn; raises TurnTimeout at *deadline*.
 
-        *token* is of :func:`~nsqsmart.net.tokens.new_token`. Its owner keeps it before he calls,
+        *token* is of :func:`~nsqsmart.net.waiters.new_token`. Its owner keeps it before he calls,
         and gives it up however the call ends.
         """
         with self._lock:

@@ -14,7 +14,7 @@ from nsqsmart.client.subscribing.request import Wish, permanent_error
 from nsqsmart.client.subscribing.start_position import pass_gate
 from nsqsmart.errors import ConnectionLost, NsqError, ServerError
 from nsqsmart.net.connection import Connection
-from nsqsmart.net.intake import Intake
+from nsqsmart.net.pull_reader import Intake
 from nsqsmart.net.reader import ignores_rdy
 from nsqsmart.policy.positions import Gate
 from nsqsmart.policy.surplus import Surplus

@@ -38,7 +38,7 @@ from nsqsmart.errors import (
 )
 from nsqsmart.names import Address, check_channel, check_partition, check_topic
 from nsqsmart.net.connection import open_connection
-from nsqsmart.net.lookup import READ
+from nsqsmart.net.http.lookup import READ
 from nsqsmart.policy.positions import position_text
 from nsqsmart.policy.topology import Refused, Target, Topology
 

@@ -18,11 +18,11 @@ from nsqsmart.config import ClientConfig, Endpoint
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.metrics import Figure
 from nsqsmart.names import Address
-from nsqsmart.net.lookup import WRITE, Access
+from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.http.lookup import WRITE, Access
 from nsqsmart.net.threads import Thread, spawn
-from nsqsmart.net.tokens import Token, new_token, wait_for, wake
-from nsqsmart.net.wires import Wires
-from nsqsmart.policy.lookup_answers import Node, TopicState
+from nsqsmart.net.waiters import Token, new_token, wait_for, wake
+from nsqsmart.policy.answers.lookup import Node, TopicState
 from nsqsmart.policy.topology import Refused, Topology, direct, merge
 
 log = logging.getLogger("nsqsmart")

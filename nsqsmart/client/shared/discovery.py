@@ -10,9 +10,9 @@ from dataclasses import asdict, replace
 from nsqsmart.client.shared.metrics import Meter
 from nsqsmart.config import ClientConfig, Endpoint, embedded_config
 from nsqsmart.names import Address
-from nsqsmart.net.lookup import Access, LookupClient, LookupOptions
-from nsqsmart.net.wires import Wires
-from nsqsmart.policy.lookup_answers import LookupAnswer, Node
+from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.http.lookup import Access, LookupClient, LookupOptions
+from nsqsmart.policy.answers.lookup import LookupAnswer, Node
 
 log = logging.getLogger("nsqsmart")
 
@@ -24,7 +24,7 @@ def prepare_endpoint(endpoint: Endpoint) -> None:
     hand its child the lock of an import that nobody there will ever end.
     """
     if endpoint.discovers or endpoint.embedded:
-        importlib.import_module("nsqsmart.net.http_session")
+        importlib.import_module("nsqsmart.net.http.session")
 
 
 def open_endpoint(endpoint: Endpoint) -> Endpoint:

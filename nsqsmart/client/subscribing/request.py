@@ -23,8 +23,8 @@ from nsqsmart.errors import (
 from nsqsmart.names import Dialect
 from nsqsmart.net.connection import Connection
 from nsqsmart.net.handshake import Greeting, make_greeting
-from nsqsmart.policy.lookup_answers import TopicState
-from nsqsmart.policy.standings import REWIND
+from nsqsmart.policy.answers.lookup import TopicState
+from nsqsmart.policy.channel_positions import REWIND
 from nsqsmart.policy.topology import Target, Topology
 from nsqsmart.wire import answers, commands
 from nsqsmart.wire.deliveries import DeliveryDecoder

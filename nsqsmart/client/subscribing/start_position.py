@@ -17,11 +17,17 @@ from nsqsmart.client.shared.log_fields import facts_at, facts_of
 from nsqsmart.client.subscribing.ordered_delivery import Lane
 from nsqsmart.config import ClientConfig, ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError
-from nsqsmart.net.admin_http import AdminHttp
-from nsqsmart.net.wires import Wires
-from nsqsmart.policy.administration import Verdict, judge
+from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.http.admin import AdminHttp
+from nsqsmart.policy.answers.operations import Verdict, judge
+from nsqsmart.policy.channel_positions import (
+    Finding,
+    Remembered,
+    Standing,
+    judge_standing,
+    parse_standing,
+)
 from nsqsmart.policy.positions import Gate, gate_of, position_text
-from nsqsmart.policy.standings import Finding, Remembered, Standing, judge_standing, parse_standing
 from nsqsmart.policy.topology import Target
 
 log = logging.getLogger("nsqsmart")

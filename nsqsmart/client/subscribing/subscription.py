@@ -20,11 +20,11 @@ from nsqsmart.client.subscribing.request import Wish, check_connection
 from nsqsmart.client.subscribing.start_position import Memory, Standings
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectionLost, NsqError, ServerError
+from nsqsmart.net.cancel_scope import Wires
 from nsqsmart.net.connection import Connection, open_connection
-from nsqsmart.net.outbox import Outbox
 from nsqsmart.net.reader import Reader
 from nsqsmart.net.threads import Thread, spawn
-from nsqsmart.net.wires import Wires
+from nsqsmart.net.write_buffer import Outbox
 from nsqsmart.wire import commands
 from nsqsmart.wire.answers import FIN_FAILED, refused_id
 

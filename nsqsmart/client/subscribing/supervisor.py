@@ -14,7 +14,7 @@ from nsqsmart.client.shared.log_fields import Seldom, facts
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
 from nsqsmart.net.threads import Thread, spawn
-from nsqsmart.policy.lookup_answers import TopicState
+from nsqsmart.policy.answers.lookup import TopicState
 from nsqsmart.policy.topology import Refused, Target, Topology
 
 log = logging.getLogger("nsqsmart")

@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 
-from nsqsmart.embedded.broker.batches import HEAD, Batch
 from nsqsmart.embedded.broker.ids import OriginalIds, RedesignedIds
+from nsqsmart.embedded.broker.original_memory import HEAD, Batch
 from nsqsmart.embedded.broker.records import (
     RECORD_OVERHEAD,
     Extension,

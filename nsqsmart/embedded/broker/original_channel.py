@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsqsmart.embedded.broker.channel import Channel, Surroundings
 from nsqsmart.embedded.broker.consumer import Consumer
-from nsqsmart.embedded.broker.overflow import Overflow
+from nsqsmart.embedded.broker.original_memory import Overflow
 from nsqsmart.embedded.broker.records import Record
 
 NOT_IN_FLIGHT = "ID not in flight"

@@ -10,7 +10,7 @@ from nsqsmart.embedded.broker.consumer import Consumer, Sink
 from nsqsmart.embedded.broker.ids import OriginalIds
 from nsqsmart.embedded.broker.log import Entry, OriginalLog
 from nsqsmart.embedded.broker.original_channel import OriginalChannel
-from nsqsmart.embedded.broker.overflow import Overflow
+from nsqsmart.embedded.broker.original_memory import Overflow
 from nsqsmart.embedded.broker.partition import Partition
 from nsqsmart.embedded.broker.records import Record
 

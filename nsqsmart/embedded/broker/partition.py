@@ -11,8 +11,7 @@ from nsqsmart.embedded.broker.consumer import Consumer, Sink
 from nsqsmart.embedded.broker.ids import RedesignedIds
 from nsqsmart.embedded.broker.log import Entry, Log, RedesignedLog
 from nsqsmart.embedded.broker.records import Record
-from nsqsmart.embedded.broker.redesigned_channel import RedesignedChannel
-from nsqsmart.embedded.broker.switching import forget, redeliver
+from nsqsmart.embedded.broker.redesigned_channel import RedesignedChannel, forget, redeliver
 
 _KEPT_BYTES = 512 * 1024 * 1024
 """Beyond this, records that every channel has finished are dropped."""

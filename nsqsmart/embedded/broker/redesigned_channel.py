@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
+from nsqsmart.embedded.broker.alarm import Alarm
 from nsqsmart.embedded.broker.channel import Channel, Surroundings
-from nsqsmart.embedded.broker.consumer import Consumer
-from nsqsmart.embedded.broker.copies import Copies
-from nsqsmart.embedded.broker.records import Record
+from nsqsmart.embedded.broker.consumer import Consumer, Sink
+from nsqsmart.embedded.broker.records import Record, encode
 
 NOT_IN_FLIGHT = "Message ID not in flight"
 IS_DEFERRED = "Message is deferred"
@@ -18,6 +18,8 @@ _REQUEUE_CEILING = 2000
 _MANY_ATTEMPTS = 100
 _HASTE = 0.1
 _LONGER = 1.0
+
+_GAP = 0.001
 
 
 class RedesignedChannel(Channel):
@@ -277,3 +279,58 @@ def _is_test(record: Record) -> bool:
     """Whether the header marks a message as a test, by a truth value or its text."""
     values = record.ext.values if record.ext is not None else None
     return isinstance(values, dict) and values.get("zan_test") in (True, "true")
+
+
+class Copies:
+    """Takes the first message out of hand right after it was sent, so that it is sent again.
+
+    ``wanted`` is how often, on each leader. Between two copies the message is nobody's: a FIN
+    fails, and brings the next copy at once.
+    """
+
+    def __init__(self, alarm: Alarm) -> None:
+        self.wanted = 0
+        self.left = 0
+        self.record: Record | None = None
+        self.due = 0.0
+        self._alarm = alarm
+
+    def begin(self) -> None:
+        """A leader's first SUB_ORDERED: the next message comes several times."""
+        self.left, self.record = self.wanted, None
+
+    def hold(self, record: Record, now: float) -> None:
+        """A copy was sent, and another follows."""
+        self.left -= 1
+        self.record, self.due = record, now + _GAP
+        self._alarm.by(self.due)
+
+    def take(self) -> Record | None:
+        """The message that is to be sent again now, if there is one."""
+        record, self.record = self.record, None
+        return record
+
+
+def forget(channel: RedesignedChannel, *, positions: int, young: bool) -> bool:
+    """What another leader does not know (cluster 8); whether the channel is gone altogether.
+
+    The last *positions* of an unordered one; with *young*, a channel that nothing was
+    finished of.
+    """
+    begin = channel.confirmed.position
+    if young and begin == channel.began_at:
+        channel.began_at = channel.log.end
+        channel.move_to(channel.began_at)
+        return not channel.ordered
+    if positions and not channel.ordered:
+        channel.move_to(max(begin - positions, min(begin, channel.began_at), channel.log.base))
+    return False
+
+
+def redeliver(channel: RedesignedChannel) -> list[Sink]:
+    """Send what is in hand once more, as its first delivery; returns the sinks to flush."""
+    for consumer in channel.consumers:
+        layout = consumer.subscription.layout
+        held = [record for record, _ in consumer.in_flight.values()]
+        consumer.sink.put([encode(record, layout, 1) for record in held])
+    return [consumer.sink for consumer in channel.consumers]

@@ -12,7 +12,7 @@ from nsqsmart.client.messages.dead_letters import GivingUp
 from nsqsmart.client.messages.message import Arrival, Message
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.names import Address
-from nsqsmart.policy.lookup_answers import Node
+from nsqsmart.policy.answers.lookup import Node
 from nsqsmart.policy.topology import Target
 
 ADDRESS = Address("a", 4150)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nsqsmart.embedded.broker.overflow import Overflow
+from nsqsmart.embedded.broker.original_memory import Overflow
 
 
 def test_what_memory_has_no_room_for_goes_to_disk() -> None:

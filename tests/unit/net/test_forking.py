@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from weakref import WeakSet
 
-from nsqsmart.net import forking
+from nsqsmart.net import cancel_scope as forking
 
 
 class Kept:

@@ -15,7 +15,7 @@ import pytest
 from nsqsmart.errors import ClientClosed, ConnectError, PoolTimeout
 from nsqsmart.names import Address
 from nsqsmart.net import pool as pool_module
-from nsqsmart.net import tokens
+from nsqsmart.net import waiters as tokens
 from nsqsmart.net.pool import ConnectionPool
 from tests.helpers import eventually
 from tests.interrupts import count_places, interrupted_at

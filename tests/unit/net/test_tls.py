@@ -15,9 +15,9 @@ import trustme
 from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import ConfigError, ConnectError, ConnectionLost, ProtocolError
 from nsqsmart.names import Address
-from nsqsmart.net import tls
+from nsqsmart.net import transport as tls
 from nsqsmart.net.sockets import Socket
-from nsqsmart.net.tls import TlsStream, make_context
+from nsqsmart.net.transport import TlsStream, make_context
 
 PEER = Address("localhost", 4150)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nsqsmart.errors import ConfigError, DiscoveryError
 from nsqsmart.names import Address
-from nsqsmart.policy.lookup_answers import Node
+from nsqsmart.policy.answers.lookup import Node
 from nsqsmart.policy.routing import Rotation, check_key, java_hash, murmur3, partition_for
 from nsqsmart.policy.topology import Target
 from tests.helpers import ROOT

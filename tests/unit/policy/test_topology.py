@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqsmart.names import Address, Dialect
-from nsqsmart.policy.lookup_answers import LookupAnswer, Node, TopicMeta, TopicState
+from nsqsmart.policy.answers.lookup import LookupAnswer, Node, TopicMeta, TopicState
 from nsqsmart.policy.topology import Refused, Target, Topology, direct, merge
 
 FOUND, UNKNOWN, NO_CHANNEL = TopicState.FOUND, TopicState.UNKNOWN, TopicState.NO_CHANNEL
