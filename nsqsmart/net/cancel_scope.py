@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 from weakref import WeakSet, ref
 
-Wire = socket.socket | SimpleQueue[Any]
+Cancellable = socket.socket | SimpleQueue[Any]
 
 
 class Inherited(Protocol):
@@ -47,15 +47,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_drop_all)
 
 
-class Wires:
+class CancelScope:
     """Keeps none of them alive."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards both
-        self._held: dict[int, ref[Wire]] = {}
+        self._held: dict[int, ref[Cancellable]] = {}
         self._cut = False
 
-    def add(self, wire: Wire) -> None:
+    def add(self, wire: Cancellable) -> None:
         """Have *wire* end with the others; raises ConnectionAbortedError once they have.
 
         A queue gets that error, as an answer.

@@ -20,7 +20,7 @@ from nsqsmart.errors import (
     TransportError,
 )
 from nsqsmart.names import Address, Dialect
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.net.handshake import Greeting, shake_hands
 from nsqsmart.net.sockets import Socket, dial
 from nsqsmart.net.transport import Transport
@@ -35,14 +35,14 @@ _MOST_READS = 16
 
 
 def open_connection(
-    address: Address, greeting: Greeting, deadline: float, wires: Wires | None = None
+    address: Address, greeting: Greeting, deadline: float, scope: CancelScope | None = None
 ) -> Connection:
     """Dial and shake hands, within the options' limits and *deadline* (monotonic seconds).
 
-    *wires* know of its socket from the beginning, and can end it meanwhile.
+    *scope* know of its socket from the beginning, and can end it meanwhile.
     """
     config = greeting.config
-    socket = dial(address, min(deadline, monotonic() + config.dial_timeout), wires=wires)
+    socket = dial(address, min(deadline, monotonic() + config.dial_timeout), scope=scope)
     try:
         limit = min(deadline, monotonic() + config.handshake_timeout)
         transport, grant = shake_hands(socket, greeting, limit)

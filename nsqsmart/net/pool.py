@@ -21,7 +21,7 @@ from nsqsmart.errors import ClientClosed, PoolTimeout
 from nsqsmart.metrics import Metrics
 from nsqsmart.names import Address
 from nsqsmart.net.connection import Connection
-from nsqsmart.net.waiters import Token, new_token, wait_for, wake
+from nsqsmart.net.waiters import Waiter, new_waiter, wait_for, wake
 
 _SWEEP_EVERY = 1.0
 _CLOSED = "the client was closed"
@@ -57,7 +57,7 @@ class PoolStats:
     connections_lost: int = 0
 
 
-class Place:
+class HostPool:
     """What there is of one nsqd: idle connections, coldest first, all that are alive, who waits.
 
     ``idle`` is anybody's, one list operation at a time, and so is looking whether anybody is in
@@ -70,7 +70,7 @@ class Place:
     def __init__(self) -> None:
         self.idle: list[Connection] = []
         self.alive: dict[int, ref[Connection | Dial]] = {}
-        self.line: deque[ref[Token]] = deque()
+        self.line: deque[ref[Waiter]] = deque()
         self.generation = 0
         self.stats = PoolStats()
 
@@ -103,19 +103,19 @@ class Place:
         if meter is not None:
             meter.pool_waited(seconds)
 
-    def first(self) -> Token | None:
+    def first(self) -> Waiter | None:
         """Whose turn it is; called with the lock."""
         while self.line:
-            token = self.line[0]()
-            if token is not None:
-                return token
+            waiter = self.line[0]()
+            if waiter is not None:
+                return waiter
             self.line.popleft()
         return None
 
-    def leave(self, token: Token) -> None:
-        """Take *token* out of the line, if it is there; called with the lock."""
-        if ref(token) in self.line:
-            self.line.remove(ref(token))
+    def leave(self, waiter: Waiter) -> None:
+        """Take *waiter* out of the line, if it is there; called with the lock."""
+        if ref(waiter) in self.line:
+            self.line.remove(ref(waiter))
 
     def take_idle(self) -> Connection | None:
         """The warmest."""
@@ -156,8 +156,8 @@ class ConnectionPool:
         self._idle_timeout = idle_timeout
         self.meter: Metrics | None = None
         self._lock = threading.Lock()  # guards who is counted, and who waits
-        self._places: dict[Address, Place] = {}
-        self._watchers: tuple[Token, ...] = ()
+        self._hosts: dict[Address, HostPool] = {}
+        self._watchers: tuple[Waiter, ...] = ()
         self._closed = False
         self._next_sweep = 0.0
 
@@ -169,21 +169,21 @@ class ConnectionPool:
         Raises PoolTimeout when all are lent until *deadline*, ClientClosed after :meth:`close`,
         and what opening a connection raises.
         """
-        place = self._places.get(address)
-        if place is None:
-            place = self._places.setdefault(address, Place())
+        host = self._hosts.get(address)
+        if host is None:
+            host = self._hosts.setdefault(address, HostPool())
         if now is None:
             now = monotonic()
-        while not place.line:
-            connection = place.take_idle()
+        while not host.line:
+            connection = host.take_idle()
             if connection is None:
                 break
             if connection.is_usable(now):
                 connection.loans += 1
                 connection.lent_at = now
                 return connection
-            self._lose(place, connection)
-        connection = self._stand_in_line(place, address, deadline)
+            self._lose(host, connection)
+        connection = self._stand_in_line(host, address, deadline)
         connection.loans += 1
         connection.lent_at = monotonic()
         return connection
@@ -192,15 +192,15 @@ class ConnectionPool:
         """End the loan: a clean connection is idle from now on, any other is closed."""
         # That an exchange takes a while makes it a little colder than it is.
         now = connection.lent_at
-        place = self._places[connection.address]
-        if connection.spoiled or connection.generation != place.generation:
-            place.stats.returns_bad += connection.spoiled
+        host = self._hosts[connection.address]
+        if connection.spoiled or connection.generation != host.generation:
+            host.stats.returns_bad += connection.spoiled
             self._discard(connection, "error" if connection.spoiled else "retired")
         else:
             connection.idle_since = now
-            place.idle.append(connection)
-            if place.line:
-                self._wake_first(place)
+            host.idle.append(connection)
+            if host.line:
+                self._wake_first(host)
         if self._closed:
             # It was closed in the middle of this loan.
             self._discard_idle()
@@ -214,28 +214,28 @@ class ConnectionPool:
 
         An error has proved it dead, or the lookups list it no more.
         """
-        place = self._places.get(address)
-        if place is None:
+        host = self._hosts.get(address)
+        if host is None:
             return
-        place.generation += 1
-        for connection in place.take_all_idle():
+        host.generation += 1
+        for connection in host.take_all_idle():
             self._discard(connection, "retired")
 
     def stats(self) -> dict[str, PoolStats]:
         """Figures by nsqd, "host:port"."""
         with self._lock:
-            places = list(self._places.items())
-            return {str(address): place.figures(self._size) for address, place in places}
+            hosts = list(self._hosts.items())
+            return {str(address): host.figures(self._size) for address, host in hosts}
 
     def wait_for_loans(self, deadline: float, busy: Callable[[], bool] = bool) -> None:
         """Return when nothing is lent and *busy* says no, at the latest at *deadline*.
 
         *busy* is asked again after every loan and every :meth:`tell_watchers`.
         """
-        token = new_token()
-        self._watchers = (*self._watchers, token)
+        waiter = new_waiter()
+        self._watchers = (*self._watchers, waiter)
         while (self._is_lending() or busy()) and (left := deadline - monotonic()) > 0:
-            wait_for(token, left)
+            wait_for(waiter, left)
 
     def tell_watchers(self) -> None:
         """Have :meth:`wait_for_loans` look again."""
@@ -257,11 +257,11 @@ class ConnectionPool:
         self._discard_idle()
         with self._lock:
             lent = self._connections()
-            lines = [each() for place in self._places.values() for each in place.line]
+            lines = [each() for host in self._hosts.values() for each in host.line]
         for connection in lent:
             connection.hang_up()
-        for token in filter(None, lines):
-            wake(token)
+        for waiter in filter(None, lines):
+            wake(waiter)
 
     def drop(self) -> None:
         """In a forked child: close the descriptors alone, without a word to the parent's peers."""
@@ -270,126 +270,126 @@ class ConnectionPool:
 
     def _is_lending(self) -> bool:
         with self._lock:
-            places = list(self._places.values())
-            return any(place.count() > len(place.idle) or place.first() for place in places)
+            hosts = list(self._hosts.values())
+            return any(host.count() > len(host.idle) or host.first() for host in hosts)
 
     def _connections(self) -> list[Connection]:
         """All that are alive, lent or idle."""
-        found = [each() for place in list(self._places.values()) for each in place.alive.values()]
+        found = [each() for host in list(self._hosts.values()) for each in host.alive.values()]
         return [one for one in found if one is not None and not isinstance(one, Dial)]
 
-    def _stand_in_line(self, place: Place, address: Address, deadline: float) -> Connection:
+    def _stand_in_line(self, host: HostPool, address: Address, deadline: float) -> Connection:
         """Wait for the turn, and then for a connection or for room to open one."""
-        token, began = new_token(), monotonic()
+        waiter, began = new_waiter(), monotonic()
         waited = False
         try:
             with self._lock:
-                place.line.append(ref(token))
+                host.line.append(ref(waiter))
             while True:
-                found = self._look(place, token)
+                found = self._look(host, waiter)
                 if isinstance(found, Dial):
                     break
                 if found is None:
                     waited = True
-                    self._wait(token, place, address, deadline)
+                    self._wait(waiter, host, address, deadline)
                 elif found.is_usable():
                     return found
                 else:
-                    self._lose(place, found)
+                    self._lose(host, found)
         finally:
             if waited:
-                place.note_wait(monotonic() - began, self.meter)
+                host.note_wait(monotonic() - began, self.meter)
             # Twice if an interrupt comes in between: whoever keeps its traceback keeps the token,
             # and nobody would get past that.
             try:
-                self._leave(place, token)
+                self._leave(host, waiter)
             except BaseException:
-                self._leave(place, token)
+                self._leave(host, waiter)
                 raise
-        return self._dial(found, place, address, deadline)
+        return self._dial(found, host, address, deadline)
 
-    def _leave(self, place: Place, token: Token) -> None:
+    def _leave(self, host: HostPool, waiter: Waiter) -> None:
         with self._lock:
-            place.leave(token)
-        self._wake_first(place)
+            host.leave(waiter)
+        self._wake_first(host)
 
-    def _look(self, place: Place, token: Token) -> Connection | Dial | None:
-        """What there is for *token*, which is in the line."""
+    def _look(self, host: HostPool, waiter: Waiter) -> Connection | Dial | None:
+        """What there is for *waiter*, which is in the line."""
         with self._lock:
             if self._closed:
                 raise ClientClosed(_CLOSED)
-            if place.first() is not token:
+            if host.first() is not waiter:
                 return None
-            idle = place.take_idle()
-            if idle is not None or place.count() >= self._size:
+            idle = host.take_idle()
+            if idle is not None or host.count() >= self._size:
                 return idle
             dial = Dial()
-            place.add(dial)
+            host.add(dial)
             return dial
 
-    def _wait(self, token: Token, place: Place, address: Address, deadline: float) -> None:
+    def _wait(self, waiter: Waiter, host: HostPool, address: Address, deadline: float) -> None:
         left = deadline - monotonic()
         if left <= 0:
-            place.stats.requests_errors += 1
+            host.stats.requests_errors += 1
             raise PoolTimeout(
                 f"all {self._size} connections to {address} are in use; "
                 "raise pool_size or publish from fewer threads"
             )
-        wait_for(token, left)
+        wait_for(waiter, left)
 
-    def _dial(self, dial: Dial, place: Place, address: Address, deadline: float) -> Connection:
+    def _dial(self, dial: Dial, host: HostPool, address: Address, deadline: float) -> Connection:
         """Open a connection in the room that *dial* stands for."""
         connection: Connection | None = None
-        generation = place.generation
-        place.stats.connections_num += 1
+        generation = host.generation
+        host.stats.connections_num += 1
         try:
             connection = self._open(address, deadline)
             connection.generation = generation
         finally:
             with self._lock:
-                place.alive.pop(id(dial), None)
+                host.alive.pop(id(dial), None)
                 if connection is None:
-                    place.stats.connections_errors += 1
+                    host.stats.connections_errors += 1
                 else:
-                    place.add(connection)
+                    host.add(connection)
             if connection is None:
-                self._wake_first(place)
+                self._wake_first(host)
         if self._closed:
             self._discard(connection, "closed")
             raise ClientClosed(_CLOSED)
         return connection
 
-    def _lose(self, place: Place, connection: Connection) -> None:
+    def _lose(self, host: HostPool, connection: Connection) -> None:
         """An idle one was found dead."""
-        place.stats.connections_lost += 1
+        host.stats.connections_lost += 1
         self._discard(connection, "expired" if monotonic() >= connection.expires_at else "lost")
 
     def _discard(self, connection: Connection, reason: str) -> None:
         """Close it, for one of the reasons of :data:`nsqsmart.metrics.CLOSED`."""
-        place = self._places[connection.address]
+        host = self._hosts[connection.address]
         with self._lock:
-            if place.alive.pop(id(connection), None):
-                place.stats.requests_num += connection.loans
+            if host.alive.pop(id(connection), None):
+                host.stats.requests_num += connection.loans
         connection.close()
         if self.meter is not None:
             self.meter.connection_closed(str(connection.address), reason)
-        if place.line:
-            self._wake_first(place)
+        if host.line:
+            self._wake_first(host)
 
-    def _wake_first(self, place: Place) -> None:
+    def _wake_first(self, host: HostPool) -> None:
         with self._lock:
-            first = place.first()
+            first = host.first()
         if first is not None:
             wake(first)
 
     def _discard_idle(self) -> None:
-        for place in list(self._places.values()):
-            for connection in place.take_all_idle():
+        for host in list(self._hosts.values()):
+            for connection in host.take_all_idle():
                 self._discard(connection, "closed")
 
     def _sweep(self, now: float) -> None:
         """Close what has been idle too long."""
         self._next_sweep = now + min(_SWEEP_EVERY, self._idle_timeout / 10)
-        for place in list(self._places.values()):
-            for connection in place.take_cold(now - self._idle_timeout):
+        for host in list(self._hosts.values()):
+            for connection in host.take_cold(now - self._idle_timeout):
                 self._discard(connection, "idle")

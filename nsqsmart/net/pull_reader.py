@@ -32,7 +32,7 @@ class Listener(Protocol):
         """The server confirmed CLS: no message follows."""
 
 
-class Intake(Generic[M]):
+class PullReader(Generic[M]):
     """Reads and writes in the caller's thread, which is the only one."""
 
     def __init__(

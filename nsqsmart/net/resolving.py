@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from nsqsmart.errors import ConnectError
 from nsqsmart.names import Address
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.net.threads import spawn
 
 # What getaddrinfo encodes names with. Imported now: a child that is forked while a thread does it
@@ -57,10 +57,10 @@ _known: dict[Address, tuple[float, list[Resolved]]] = {}
 _open: dict[tuple[int, Address], _Question] = {}
 
 
-def resolve(address: Address, deadline: float, wires: Wires | None = None) -> list[Resolved]:
+def resolve(address: Address, deadline: float, scope: CancelScope | None = None) -> list[Resolved]:
     """Every address of the host; raises ConnectError when it has none or time is up.
 
-    *wires* can end the wait.
+    *scope* can end the wait.
     """
     numeric = _numeric(address)
     if numeric:
@@ -71,8 +71,8 @@ def resolve(address: Address, deadline: float, wires: Wires | None = None) -> li
     answers: SimpleQueue[Answer] = SimpleQueue()
     _ask_on_a_thread(address, answers)
     try:
-        if wires:
-            wires.add(answers)
+        if scope:
+            scope.add(answers)
         answer = answers.get(timeout=max(0.0, deadline - monotonic()))
     except Empty:
         raise ConnectError(f"name {address.host!r} was not resolved in time") from None

@@ -25,7 +25,7 @@ from time import monotonic
 
 from nsqsmart.errors import ConnectError, ConnectionLost, ResponseTimeout
 from nsqsmart.names import Address
-from nsqsmart.net.cancel_scope import Wires, keep_from_children
+from nsqsmart.net.cancel_scope import CancelScope, keep_from_children
 from nsqsmart.net.resolving import Resolved, resolve
 
 _RECV_SIZE = 64 * 1024
@@ -63,14 +63,14 @@ def dial(
     address: Address,
     deadline: float,
     local_addr: Address | None = None,
-    wires: Wires | None = None,
+    scope: CancelScope | None = None,
 ) -> Socket:
     """Connect before *deadline* (monotonic seconds); raises :class:`ConnectError`.
 
-    *wires* know of the socket from before it connects.
+    *scope* know of the socket from before it connects.
     """
     failure: OSError | None = None
-    found = resolve(address, deadline, wires)
+    found = resolve(address, deadline, scope)
     for position, resolved in enumerate(found):
         left = deadline - (now := monotonic())
         if left <= 0:
@@ -78,7 +78,7 @@ def dial(
         try:
             # A share each: the first address of a name may be one that never answers.
             share = left / (len(found) - position)
-            sock = _connect(resolved, share, local_addr, wires)
+            sock = _connect(resolved, share, local_addr, scope)
             return Socket(sock, address, monotonic() - now)
         except OSError as error:
             failure = error
@@ -90,12 +90,12 @@ def dial(
 
 
 def _connect(
-    resolved: Resolved, timeout: float, local_addr: Address | None, wires: Wires | None
+    resolved: Resolved, timeout: float, local_addr: Address | None, scope: CancelScope | None
 ) -> socket.socket:
     sock = socket.socket(resolved.family, socket.SOCK_STREAM)
     try:
-        if wires:
-            wires.add(sock)
+        if scope:
+            scope.add(sock)
         if local_addr:
             sock.bind(local_addr)
         sock.settimeout(timeout)

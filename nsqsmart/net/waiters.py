@@ -10,37 +10,37 @@ from __future__ import annotations
 
 import threading
 
-Token = threading.Lock
+Waiter = threading.Lock
 
 LOOK_AGAIN = 1.0
 """Seconds between two looks of whoever waits: what dies with its caller wakes nobody."""
 
 
-def new_token() -> Token:
+def new_waiter() -> Waiter:
     """A token that nobody has released: to acquire it is to wait."""
-    token = threading.Lock()
-    token.acquire()
-    return token
+    waiter = threading.Lock()
+    waiter.acquire()
+    return waiter
 
 
-def wait_for(token: Token, seconds: float) -> None:
-    """Return when somebody wakes *token*, after *seconds*, or when it is time to look again."""
-    token.acquire(timeout=max(0.0, min(seconds, LOOK_AGAIN)))
+def wait_for(waiter: Waiter, seconds: float) -> None:
+    """Return when somebody wakes *waiter*, after *seconds*, or when it is time to look again."""
+    waiter.acquire(timeout=max(0.0, min(seconds, LOOK_AGAIN)))
 
 
-def wake(token: Token) -> None:
-    """Let who waits for *token* look; a second time before he does makes no difference."""
+def wake(waiter: Waiter) -> None:
+    """Let who waits for *waiter* look; a second time before he does makes no difference."""
     try:
-        token.release()
+        waiter.release()
     except RuntimeError:
         return
 
 
-class Gate:
+class Latch:
     """Closed until :meth:`open` lets everybody through, once and for all."""
 
     def __init__(self) -> None:
-        self._lock = new_token()
+        self._lock = new_waiter()
 
     def open(self) -> None:
         """Let through who waits and who comes; twice does no harm."""

@@ -19,7 +19,7 @@ WARN: Final = "warn"
 AUTO: Final = "auto"
 
 
-class Standing(NamedTuple):
+class ChannelPosition(NamedTuple):
     """What the leader says: bytes in the log, messages, and connected consumers."""
 
     start: int
@@ -53,7 +53,9 @@ class Finding(Enum):
     TELL = "tell"
 
 
-def parse_standing(status: int, body: bytes, partition: int, channel: str) -> Standing | None:
+def parse_position(
+    status: int, body: bytes, partition: int, channel: str
+) -> ChannelPosition | None:
     """Read an nsqd's answer to ``/stats``; None if it does not know the channel.
 
     Raises :class:`DiscoveryError` for what is no answer.
@@ -67,7 +69,7 @@ def parse_standing(status: int, body: bytes, partition: int, channel: str) -> St
         for found in dicts_of(topic.get("channels")):
             if found.get("channel_name") == channel:
                 end = count_of(topic.get("depth"))
-                return Standing(
+                return ChannelPosition(
                     count_of(topic.get("backend_start")),
                     end,
                     max(0, end - count_of(found.get("depth_size"))),
@@ -77,19 +79,21 @@ def parse_standing(status: int, body: bytes, partition: int, channel: str) -> St
     return None
 
 
-def judge_standing(known: Remembered, standing: Standing, *, ordered: bool, choice: str) -> Finding:
+def judge_position(
+    known: Remembered, position: ChannelPosition, *, ordered: bool, choice: str
+) -> Finding:
     """Compare what a new connection finds with what was unfinished on the one before.
 
     *choice* is ``on_channel_lost``: "auto" sets back what is ordered. Only where nobody else can
     have finished the messages, or would get them twice: this process has finished none of the
     partition, and no other consumer is connected.
     """
-    others = standing.clients > 1
+    others = position.clients > 1
     if known.lowest is None:
         # Without offsets there is a sign only where nothing at all is left of them.
-        lost = known.unfinished > 0 and standing.unfinished == 0 and not others
+        lost = known.unfinished > 0 and position.unfinished == 0 and not others
         return Finding.TELL if lost else Finding.FINE
-    if standing.confirmed <= known.lowest:
+    if position.confirmed <= known.lowest:
         return Finding.FINE
     if known.finished and (ordered or others):
         # A channel with a FIN is not forgotten: other consumers have finished them meanwhile. Of an

@@ -15,13 +15,13 @@ from typing import Final
 VERSION: Final = 1
 """Of the format: ``v`` in every line. It grows when a field changes its meaning."""
 
-Facts = Mapping[str, object]
+TraceFields = Mapping[str, object]
 
 _NANOSECONDS = 1_000_000_000
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
-def make_fields(event: str, now: int, clock: int, *facts: Facts) -> dict[str, object]:
+def make_fields(event: str, now: int, clock: int, *facts: TraceFields) -> dict[str, object]:
     """The fields of one line; of *facts*, what is None is left out.
 
     *now* is in nanoseconds since the epoch; *clock* in nanoseconds of a clock that is only good
@@ -38,9 +38,9 @@ def make_fields(event: str, now: int, clock: int, *facts: Facts) -> dict[str, ob
     return fields
 
 
-def record_facts(
+def record_fields(
     internal_id: int | None, trace_id: int, offset: int | None, size: int | None
-) -> Facts:
+) -> TraceFields:
     """What names a stored record: by (topic, internal id) it is joined with the server's log."""
     return {
         "nsq_trace_id": str(trace_id),
@@ -50,7 +50,7 @@ def record_facts(
     }
 
 
-def encode_line(fields: Facts) -> str:
+def encode_line(fields: TraceFields) -> str:
     """One line of ASCII, without its end."""
     return _ENCODER.encode(fields)
 

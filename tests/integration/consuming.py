@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import nsqsmart
-from nsqsmart.client.consuming.runtime import Engine
+from nsqsmart.client.consuming.runtime import RunningConsumer
 from nsqsmart.embedded import Cluster
 from nsqsmart.net.write_buffer import Outbox
 from tests.helpers import eventually
@@ -79,7 +79,7 @@ class RdyWatch:
         self.told: list[int] = []
         self.excess: list[tuple[int, list[int]]] = []
         self._lock = threading.Lock()
-        self._outboxes: dict[Engine, set[Outbox]] = defaultdict(set)
+        self._outboxes: dict[RunningConsumer, set[Outbox]] = defaultdict(set)
         collect = Outbox._collect
 
         def watching(outbox: Outbox) -> bytes:
@@ -92,14 +92,14 @@ class RdyWatch:
         patch.setattr(Outbox, "_collect", watching)
 
     def _note(self, outbox: Outbox, *, raised: bool) -> None:
-        engine = outbox._on_dirty.__self__
+        runtime = outbox._on_dirty.__self__
         with self._lock:
-            mine = self._outboxes[engine]
+            mine = self._outboxes[runtime]
             mine -= {each for each in mine if each.broken}
             mine.add(outbox)
             self.told.append(outbox.rdy_sent)
             levels = [each.rdy_sent for each in mine]
             # A lower bound counts from the next raise on.
-            most = engine.regulator._limits.max_in_flight
+            most = runtime.rdy_controller._limits.max_in_flight
             if raised and sum(levels) > most:
                 self.excess.append((most, levels))

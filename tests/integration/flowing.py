@@ -88,11 +88,11 @@ class Flow:
 
     def on(self, address: object) -> set[object]:
         """The connections to the nsqd at *address*."""
-        return {s for s in self.consumer._engine.snapshot() if s.target.address == address}
+        return {s for s in self.consumer._runtime.snapshot() if s.target.address == address}
 
     def is_elsewhere(self, gone: set[object]) -> bool:
         """Whether other connections have taken the place of those that are *gone*."""
-        live = {s.target.partition for s in self.consumer._engine.snapshot() if s.live}
+        live = {s.target.partition for s in self.consumer._runtime.snapshot() if s.live}
         return {s.target.partition for s in gone} <= live and not any(s.live for s in gone)
 
     def end_publishing(self) -> None:
@@ -119,7 +119,7 @@ class Flow:
             self.history.published,
             len(self.lost()),
             len(handled) - len({(each.partition, each.internal_id) for each in handled}),
-            self.consumer._engine.order_violations,
+            self.consumer._runtime.order_violations,
             len(inversions((each.partition, each.internal_id) for each in handled)),
             self.twice_at_once,
             self.consumer.stats().channels_lost,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import nsqsmart
-from nsqsmart.client.publishing.shared_state import Publisher
+from nsqsmart.client.publishing.shared_state import PublishingState
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import PublishError
 from tests.helpers import eventually
@@ -19,16 +19,16 @@ from tests.helpers import eventually
 SLACK = 2.0
 
 
-def shared(producer: nsqsmart.Producer) -> Publisher:
+def shared(producer: nsqsmart.Producer) -> PublishingState:
     """What the calls of *producer* have in common in this process."""
-    return producer._running().publisher
+    return producer._running().publishing
 
 
 def check_free(producer: nsqsmart.Producer) -> None:
     """No slot of the pool, no turn and no lookup is held by anybody."""
     publisher = shared(producer)
     assert not publisher.turns._queues
-    for place in publisher.pool._places.values():
+    for place in publisher.pool._hosts.values():
         assert not place.line
         assert place.count() == len(place.idle)
     for entry in publisher.directory._entries.values():

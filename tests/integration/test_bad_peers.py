@@ -365,8 +365,8 @@ def test_a_server_that_ignores_rdy_is_left_and_told_of(caplog):
         options = {"address": peer.url, "max_in_flight": 10, "workers": 1}
         with nsqsmart.Consumer("t", "c", lambda _message: stuck.wait(5), **options) as consumer:
             eventually(lambda: len(sent) > 3, what="three connections are left")
-            assert consumer._engine.crew.inbox.qsize() < 150
-            assert consumer._engine.received < 200 * len(sent)
+            assert consumer._runtime.dispatcher.inbox.qsize() < 150
+            assert consumer._runtime.received < 200 * len(sent)
             # Between the end of one connection and the beginning of the next.
             eventually(lambda: "ignores RDY" in " ".join(consumer.health().reasons), every=0.001)
             stuck.set()

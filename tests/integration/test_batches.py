@@ -92,8 +92,8 @@ def test_raising_requeues_what_is_not_answered_and_backs_off_once(cluster):
     with consume(cluster, handler, **options) as consumer:
         eventually(lambda: len(batches) == 1)
         # One failure: the first pause, not the tenth.
-        eventually(lambda: consumer._engine.regulator._flow.state.name == "BACKING_OFF")
-        assert consumer._engine.regulator._flow._level == 0
+        eventually(lambda: consumer._runtime.rdy_controller._flow.state.name == "BACKING_OFF")
+        assert consumer._runtime.rdy_controller._flow._level == 0
         all_finished(cluster)
     report = consumer.stats()
     assert (report.finished, report.requeued, report.failed) == (10, 6, 6)

@@ -15,7 +15,7 @@ import pytest
 import nsqsmart
 from nsqsmart.client.consuming import consumer as consumer_module
 from nsqsmart.client.consuming import runtime as closing_module
-from nsqsmart.client.consuming.runtime import Engine
+from nsqsmart.client.consuming.runtime import RunningConsumer
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ClientClosed, Outcome, PublishFailed
 from tests.conftest import open_sockets, our_threads
@@ -68,7 +68,7 @@ def test_close_lets_handlers_finish_and_gives_the_rest_back(cluster, workers):
     reports = []
     closing = threading.Thread(target=lambda: reports.append(consumer.close()))
     closing.start()
-    eventually(lambda: consumer._engine.draining)
+    eventually(lambda: consumer._runtime.draining)
     assert closing.is_alive()
     gate.open.set()
     closing.join(20)
@@ -163,7 +163,7 @@ def test_a_second_close_with_less_time_does_not_end_the_first(cluster):
     consumer = consume(cluster, gate).start()
     eventually(lambda: gate.entered)
     closing = on_another_thread(consumer.close)
-    eventually(lambda: consumer._engine.draining)
+    eventually(lambda: consumer._runtime.draining)
     assert consumer.close(timeout=0).finished == 0
     assert not consumer.has_ended()
     gate.open.set()
@@ -185,7 +185,7 @@ def test_a_close_that_fails_is_over_all_the_same(cluster, monkeypatch):
     monkeypatch.setattr(consumer_module, "drain", fail)
     with pytest.raises(ValueError, match="oops"):
         consumer.close()
-    closing_module.drain(consumer._engine, monotonic() + 10)
+    closing_module.drain(consumer._runtime, monotonic() + 10)
     assert consumer.join(0)
     assert told == [None]
 
@@ -209,7 +209,7 @@ def test_a_consumer_closes_before_it_was_started():
         consumer.start()
 
 
-@pytest.mark.parametrize("where", [(consumer_module, "open_endpoint"), (Engine, "start")])
+@pytest.mark.parametrize("where", [(consumer_module, "open_endpoint"), (RunningConsumer, "start")])
 def test_who_closes_a_consumer_that_starts_ends_it(cluster, monkeypatch, where):
     """Before there is anything to end, and before any thread has begun."""
     consumer = consume(cluster, lambda message: None)
@@ -228,7 +228,7 @@ def test_who_closes_a_consumer_that_starts_ends_it(cluster, monkeypatch, where):
 
 
 def test_who_closes_a_consumer_that_waits_for_its_servers_ends_that(cluster, monkeypatch):
-    monkeypatch.setattr(Engine, "_all_answered", lambda engine: False)
+    monkeypatch.setattr(RunningConsumer, "_all_answered", lambda runtime: False)
     consumer = consume(cluster, lambda message: None, dial_timeout=60)
     starting = on_another_thread(consumer.start)
     eventually(lambda: len(cluster.log.of("SUB")) == 2)
@@ -488,7 +488,7 @@ def test_a_signal_drains_several_at_once(cluster, program, number):
         def handler(message):
             together.wait()
             # It runs until the signal has reached all of them.
-            while not all(each._engine.draining for each in consumers):
+            while not all(each._runtime.draining for each in consumers):
                 pause.wait(0.005)
         pause = threading.Event()
         consumers = [nsqsmart.Consumer("t", name, handler, address=url) for name in "cd"]

@@ -139,7 +139,7 @@ def test_a_leader_that_moved_without_a_word_is_followed():
             eventually(lambda: handled.bodies() == [b"1"])
             leaders[0] = two.address
             eventually(lambda: handled.bodies() == [b"1", b"2"])
-            assert len(consumer._engine.snapshot()) == 1
+            assert len(consumer._runtime.snapshot()) == 1
 
 
 def test_256_partitions_in_one_process():
@@ -156,7 +156,7 @@ def test_256_partitions_in_one_process():
         producer = stack.enter_context(nsqsmart.Producer(cluster.url))
 
         def live() -> int:
-            found = [each.live for one in consumers for each in one._engine.snapshot()]
+            found = [each.live for one in consumers for each in one._runtime.snapshot()]
             return sum(found)
 
         eventually(lambda: live() == 256)
@@ -231,7 +231,7 @@ def test_what_a_killed_nsqd_had_in_flight_comes_again():
         publish(cluster, *numbered(20))
         gate = Gate()
         with consume(cluster.url, gate, workers=2, rdy_mode="level") as consumer:
-            (subscription,) = consumer._engine.snapshot()
+            (subscription,) = consumer._runtime.snapshot()
             eventually(lambda: subscription.in_flight == 20)
             cluster.kill(cluster.leader("t", 0))
             eventually(lambda: not subscription.live)
@@ -248,7 +248,7 @@ def test_a_leader_that_moves_while_the_inbox_is_full(ordered):
         publish(cluster, *numbered(30), partition=0)
         gate = Gate()
         with consume(cluster.url, gate, workers=1, rdy_mode="level") as consumer:
-            (old,) = consumer._engine.snapshot()
+            (old,) = consumer._runtime.snapshot()
             eventually(lambda: old.in_flight == (1 if ordered else 30))
             eventually(lambda: gate.entered)
             cluster.move_leader("t", 0)
@@ -256,7 +256,7 @@ def test_a_leader_that_moves_while_the_inbox_is_full(ordered):
             gate.open.set()
             all_finished(cluster)
             assert not gate.entered[0].finished
-            assert consumer._engine.order_violations == 0
+            assert consumer._runtime.order_violations == 0
         assert set(gate.bodies()) == set(numbered(30))
 
 
@@ -294,7 +294,7 @@ def test_a_fin_that_came_too_late_is_counted_and_the_connection_stays():
     with Peer(subscribed(lambda line: None, message_frame(1), speak=speak)) as nsqd:
         with consume(nsqd.url, handled) as consumer:
             eventually(lambda: handled.bodies() == [b"x", b"next"])
-            assert consumer._engine.late_answers == 1
+            assert consumer._runtime.late_answers == 1
         assert nsqd.accepted == 1
 
 
@@ -317,7 +317,7 @@ def test_a_flood_of_refusals_is_a_line_and_a_count(pulls, caplog):
             handled = Handled()
             with consume(nsqd.url, handled) as consumer:
                 eventually(lambda: handled.bodies() == [b"x", b"next"])
-                eventually(lambda: consumer._engine.late_answers == 500)
+                eventually(lambda: consumer._runtime.late_answers == 500)
     assert sum("E_FIN_FAILED" in each.getMessage() for each in caplog.records) == 1
 
 
@@ -442,12 +442,12 @@ def test_close_waits_for_no_lookup():
         options = {"lookupd_request_timeout": 30, "close_timeout": 30, "dial_timeout": 0.2}
         consumer = consume(lookup_url(lookup), print, **options).start()
         eventually(lambda: lookup.accepted)
-        keeper = consumer._engine.keeper._thread
-        with consumer._engine.keeper._changed:
-            assert consumer._engine.keeper.failure is None
+        supervisor = consumer._runtime.supervisor._thread
+        with consumer._runtime.supervisor._changed:
+            assert consumer._runtime.supervisor.failure is None
         consumer.close()
-        assert not keeper.is_alive()
-        assert "closed" in str(consumer._engine.keeper.failure)
+        assert not supervisor.is_alive()
+        assert "closed" in str(consumer._runtime.supervisor.failure)
 
 
 def seconds_to_close(state: str) -> float:
@@ -463,8 +463,8 @@ def seconds_to_close(state: str) -> float:
         publish(cluster, b"x")
         consumer = consume(cluster.url, fail, backoff_multiplier=pause, default_requeue_delay=60)
         with consumer:
-            regulator = consumer._engine.regulator
-            eventually(lambda: regulator._flow.state.name == state)
+            rdy_controller = consumer._runtime.rdy_controller
+            eventually(lambda: rdy_controller._flow.state.name == state)
             began = monotonic()
             closing = threading.Thread(target=consumer.close, daemon=True)
             closing.start()

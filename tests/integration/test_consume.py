@@ -117,7 +117,7 @@ def test_while_it_backs_off_nothing_is_delivered(cluster):
     options = {"backoff_multiplier": 0.5, "default_requeue_delay": 0.0, "workers": 1}
     with consume(cluster, handler, rdy_redistribute_interval=0.1, **options) as consumer:
         eventually(lambda: failed_at)
-        eventually(lambda: {each.outbox.rdy for each in consumer._engine.snapshot()} == {0})
+        eventually(lambda: {each.outbox.rdy for each in consumer._runtime.snapshot()} == {0})
         publish(cluster, *numbered(4))
         eventually(lambda: len(handled_at) == 5)
     assert handled_at[0] - failed_at[0] >= 0.5
@@ -206,7 +206,7 @@ def test_what_expires_in_the_inbox_is_not_handled(hasty):
         eventually(lambda: sum(one["timeout_count"] for one in channels(hasty)) >= 8)
         release.set()
         all_finished(hasty)
-        assert consumer._engine.crew.tallies[0].expired >= 1
+        assert consumer._runtime.dispatcher.thread_counts[0].expired >= 1
     assert set(handled.bodies()) == set(numbered(4))
 
 
@@ -239,7 +239,7 @@ def test_consumers_of_one_channel_share_its_messages(cluster):
             # Or the other one may be alone with all of them.
             eventually(
                 lambda consumer=consumer: all(
-                    each.outbox and each.outbox.rdy_sent for each in consumer._engine.snapshot()
+                    each.outbox and each.outbox.rdy_sent for each in consumer._runtime.snapshot()
                 )
             )
         publish(cluster, *numbered(60))
@@ -285,7 +285,7 @@ def test_what_waits_unread_does_not_starve(pulls):
 
     def handler(message: nsqsmart.Message) -> None:
         # All that may come is there before the first one is looked at.
-        eventually(lambda: consumer._engine.received >= 20)
+        eventually(lambda: consumer._runtime.received >= 20)
         message.detach()
         gather(message)
 
@@ -297,7 +297,7 @@ def test_what_waits_unread_does_not_starve(pulls):
         consumer = consume(cluster, None if pulls else handler, **options)
         with consumer:
             if pulls:
-                eventually(lambda: consumer._engine.received == 20)
+                eventually(lambda: consumer._runtime.received == 20)
                 while len(sizes) < 3:
                     gather(*consumer.poll(timeout=10))
             eventually(lambda: len(sizes) == 3)

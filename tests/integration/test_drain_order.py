@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from nsqsmart import Consumer
-from nsqsmart.client.consuming.rdy_controller import Regulator
+from nsqsmart.client.consuming.rdy_controller import RdyController
 from nsqsmart.embedded import Cluster
 
 
 @pytest.mark.parametrize("dialect", ["original", "redesigned"])
 def test_a_drain_asks_for_no_more_before_workers_give_back(monkeypatch, dialect):
     seen = []
-    stop = Regulator.stop
+    stop = RdyController.stop
 
     def look(self):
         seen.append(self._consumption.draining)
         stop(self)
 
-    monkeypatch.setattr(Regulator, "stop", look)
+    monkeypatch.setattr(RdyController, "stop", look)
     with Cluster(dialect=dialect, auto_create=True) as cluster:
         cluster.create_topic("orders")
         Consumer("orders", "c", print, address=cluster.url).start().close()

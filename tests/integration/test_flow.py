@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 import nsqsmart
-from nsqsmart.client.consuming import runtime as engine
+from nsqsmart.client.consuming import runtime
 from nsqsmart.embedded import Cluster, faults
 from tests.helpers import eventually
 from tests.integration.consuming import Handled, RdyWatch, all_finished, numbered, publish
@@ -53,7 +53,7 @@ def consume(cluster: Cluster, handler, **options):
 
 
 def rdys(consumer: nsqsmart.Consumer) -> list[int]:
-    found = [each.outbox.rdy_sent for each in consumer._engine.snapshot() if each.outbox]
+    found = [each.outbox.rdy_sent for each in consumer._runtime.snapshot() if each.outbox]
     return sorted(found)
 
 
@@ -97,7 +97,7 @@ def test_who_joins_while_handlers_run_brings_no_more_than_allowed(cluster, monke
             for nsqd in cluster.nsqds[1:]:
                 cluster.restart(nsqd)
             spread(cluster, 5)
-            eventually(lambda: sum(each.live for each in consumer._engine.snapshot()) == 4)
+            eventually(lambda: sum(each.live for each in consumer._runtime.snapshot()) == 4)
             eventually(lambda: sum(rdys(consumer)) <= 4)
         finally:
             crowd.pause.set()
@@ -110,15 +110,15 @@ def test_a_plain_handler_has_as_much_as_it_needs(cluster):
     crowd = Crowd(30)
     with consume(cluster, crowd, max_in_flight=100) as consumer:
         eventually(lambda: rdys(consumer) == [1] * 4)
-        eventually(lambda: consumer._engine.regulator.resting)
+        eventually(lambda: consumer._runtime.rdy_controller.resting)
         bodies = spread(cluster, 100)
         # Four workers, and as many again on their way, on each that has one.
         eventually(lambda: crowd.inside == 4)
-        assert sum(each.in_flight for each in consumer._engine.snapshot()) <= 40
+        assert sum(each.in_flight for each in consumer._runtime.snapshot()) <= 40
         crowd.pause.set()
         eventually(lambda: crowd.counts() == Counter(bodies))
         eventually(lambda: rdys(consumer) == [1] * 4)
-        eventually(lambda: consumer._engine.regulator.resting)
+        eventually(lambda: consumer._runtime.rdy_controller.resting)
 
 
 def test_batches_and_pulling_have_their_share_at_once(cluster):
@@ -149,14 +149,16 @@ def test_the_first_connection_leaves_the_others_their_shares(cluster, monkeypatc
     ) as consumer:
         try:
             eventually(lambda: rdys(consumer) == [10] * 4)
-            eventually(lambda: [each.in_flight for each in consumer._engine.snapshot()] == [10] * 4)
+            eventually(
+                lambda: [each.in_flight for each in consumer._runtime.snapshot()] == [10] * 4
+            )
         finally:
             gate.set()
     assert max(watch.told) == 10
 
 
 def test_a_connection_that_is_not_made_keeps_its_share_for_a_moment_only(cluster, monkeypatch):
-    monkeypatch.setattr(engine, "_FIRST_SHARES", 0.1)
+    monkeypatch.setattr(runtime, "_FIRST_SHARES", 0.1)
     cluster.faults.add(faults.on("SUB").stall())
     options = {"max_in_flight": 42, "dial_timeout": 1.5}
     with nsqsmart.Consumer("t", "c", address=cluster.url, **options) as consumer:
@@ -204,14 +206,14 @@ def test_a_backoff_ends_whatever_becomes_of_its_connections(cluster, monkeypatch
     options = {"backoff_multiplier": 0.05, "max_backoff_duration": 0.2, "max_in_flight": 20}
     with consume(cluster, handler, **options) as consumer:
         bodies = spread(cluster, 5)
-        regulator = consumer._engine.regulator
-        eventually(lambda: regulator._flow.state.name == "BACKING_OFF")
-        assert sum(each.outbox.rdy for each in consumer._engine.snapshot()) <= 1
+        rdy_controller = consumer._runtime.rdy_controller
+        eventually(lambda: rdy_controller._flow.state.name == "BACKING_OFF")
+        assert sum(each.outbox.rdy for each in consumer._runtime.snapshot()) <= 1
         consumer.set_max_in_flight(0)
-        eventually(lambda: regulator._flow.state.name == "PROBING")
+        eventually(lambda: rdy_controller._flow.state.name == "PROBING")
         for nsqd in cluster.nsqds:
             cluster.terminate(nsqd)
-        eventually(lambda: not any(each.live for each in consumer._engine.snapshot()))
+        eventually(lambda: not any(each.live for each in consumer._runtime.snapshot()))
         told = len(watch.told)
         consumer.set_max_in_flight(20)
         for nsqd in cluster.nsqds:
@@ -220,7 +222,7 @@ def test_a_backoff_ends_whatever_becomes_of_its_connections(cluster, monkeypatch
         eventually(lambda: 1 in watch.told[told:])
         bad.clear()
         publish(cluster, b"more")
-        eventually(lambda: regulator._flow.state.name == "FLOWING", timeout=20)
+        eventually(lambda: rdy_controller._flow.state.name == "FLOWING", timeout=20)
         eventually(lambda: b"more" in handled.bodies())
         all_finished(cluster)
         eventually(lambda: rdys(consumer) == [1] * 4)
@@ -243,7 +245,7 @@ def test_a_probe_that_is_sent_back_without_a_word_does_not_end_the_probing(clust
     options = {"backoff_multiplier": 0.05, "default_requeue_delay": 0}
     with consume(cluster, handler, **options) as consumer:
         publish(cluster, b"x")
-        regulator = consumer._engine.regulator
+        rdy_controller = consumer._runtime.rdy_controller
         eventually(lambda: len(handled.messages) == 4)
-        eventually(lambda: regulator._flow.state.name == "FLOWING")
+        eventually(lambda: rdy_controller._flow.state.name == "FLOWING")
         all_finished(cluster)

@@ -163,7 +163,7 @@ def test_a_head_that_fails_while_it_closes_is_given_back(ordered):
     closer = threading.Thread(target=consumer.close)
     closer.start()
     eventually(lambda: ordered.log.of("CLS"))
-    eventually(consumer._engine.snapshot()[0].close_wait.is_set)
+    eventually(consumer._runtime.snapshot()[0].close_wait.is_set)
     leave.set()
     closer.join(10)
     eventually(lambda: len(ordered.log.of("REQ")) == 1)
@@ -181,7 +181,7 @@ def test_a_forgotten_message_comes_again_and_is_no_longer_answered(hasty):
     with consume(hasty, handler, heartbeat_interval=1) as consumer:
         eventually(lambda: len(seen) == 2)
         all_finished(hasty)
-        eventually(lambda: not consumer._engine.holdings._held)
+        eventually(lambda: not consumer._runtime.checked_out._held)
         assert seen[0].finish() is False
 
 
@@ -354,7 +354,7 @@ def test_touches_end_at_the_servers_maximum(hasty):
         if message.attempts > 1:
             again.set()
             return
-        delivered.append(message._arrival.at)
+        delivered.append(message._read_batch.at)
         entered.set()
         # The server lost its patience in spite of all.
         assert again.wait(20)
@@ -414,7 +414,7 @@ def test_requeueing_by_hand_slows_down_like_raising(cluster):
 
 
 def rdys(consumer: nsqsmart.Consumer) -> list[int]:
-    return sorted(each.outbox.rdy for each in consumer._engine.snapshot() if each.outbox)
+    return sorted(each.outbox.rdy for each in consumer._runtime.snapshot() if each.outbox)
 
 
 def test_a_pause_stops_deliveries_and_not_handlers(cluster):
@@ -461,7 +461,7 @@ def test_max_in_flight_may_change_and_be_nothing(cluster):
         assert rdys(consumer) == [0, 0]
         # A subscription has its share a moment after start() has returned; the first of them would
         # take all six.
-        eventually(lambda: len(consumer._engine.regulator._members) == 2)
+        eventually(lambda: len(consumer._runtime.rdy_controller._members) == 2)
         consumer.set_max_in_flight(6)
         assert rdys(consumer) == [3, 3]
         eventually(lambda: in_flight(cluster) == 6)
@@ -490,7 +490,7 @@ def test_what_a_backoff_was_about_is_not_forgotten_while_nothing_is_in_flight(cl
     with consume(cluster, handler, rdy_redistribute_interval=0.05, **options) as consumer:
         eventually(lambda: consumer.health().reasons)
         consumer.set_max_in_flight(0)
-        eventually(lambda: consumer._engine.regulator._flow.state.name == "PROBING")
+        eventually(lambda: consumer._runtime.rdy_controller._flow.state.name == "PROBING")
         assert rdys(consumer) == [0, 0]
         good.set()
         consumer.set_max_in_flight(10)
@@ -600,6 +600,6 @@ def test_a_handler_that_ends_the_process_ends_a_consumer_that_nobody_runs(cluste
 def test_one_that_is_locked_out_later_ends(cluster):
     consumer = consume(cluster, print).start()
     cluster.faults.add(faults.on("SUB").reply("E_UNAUTHORIZED"))
-    consumer._engine.snapshot()[0].hang_up()
+    consumer._runtime.snapshot()[0].hang_up()
     with pytest.raises(NotAuthorized):
         consumer.join(10)

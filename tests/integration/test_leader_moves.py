@@ -100,7 +100,7 @@ def run(cluster: Cluster, disturb, *, ordered: bool) -> Handled:
             traffic.stop()
         eventually(lambda: len(handled.counts()) >= traffic.total, timeout=PATIENCE)
         all_finished(cluster)
-        assert consumer._engine.order_violations == 0
+        assert consumer._runtime.order_violations == 0
     check(traffic, handled, ordered=ordered)
     return handled
 
@@ -180,7 +180,7 @@ def test_an_idle_consumer_follows_its_partition(cluster):
         def subscribed_there() -> bool:
             return any(
                 each.live and each.target.partition == 2 and each.target.name == leader.name
-                for each in consumer._engine.snapshot()
+                for each in consumer._runtime.snapshot()
             )
 
         eventually(subscribed_there)

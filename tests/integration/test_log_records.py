@@ -65,7 +65,7 @@ def test_a_refusal_that_will_not_pass_is_an_error_and_logged_rarely(cluster, cap
     with nsqsmart.Consumer("t", "c", print, address=cluster.url) as consumer:
         refusal = faults.on("SUB", times=3).reply("E_SUB_FAILED")
         cluster.faults.add(refusal)
-        consumer._engine.snapshot()[0].hang_up()
+        consumer._runtime.snapshot()[0].hang_up()
         eventually(lambda: "E_SUB_FAILED" in str(consumer.health().reasons))
         assert consumer.health().state == "failing"
         eventually(lambda: consumer.health().state == "ready")
@@ -78,8 +78,8 @@ def test_a_refusal_that_will_not_pass_is_an_error_and_logged_rarely(cluster, cap
 def test_a_topic_that_no_lookup_knows_is_told_once(cluster, caplog):
     options = {"lookupd_min_refresh_interval": 0.01, "lookupd_poll_interval": 0.01}
     with nsqsmart.Consumer("late", "c", print, address=cluster.url, **options) as consumer:
-        directory = consumer._engine.directory
-        eventually(lambda: directory.pictures()["late"].generation >= 2)
+        directory = consumer._runtime.directory
+        eventually(lambda: directory.topologies()["late"].generation >= 2)
         cluster.create_topic("late")
         cluster.create_channel("late", "c")
         eventually(lambda: consumer.health().state == "ready")

@@ -196,8 +196,8 @@ def test_waiting_for_a_connection_is_told(cluster, recorder):
     with nsqsmart.Producer(cluster.url, metrics=recorder, pool_size=1) as producer:
         producer.publish("t", b"x", partition=0)
         assert recorder.calls["pool_waited"] == []
-        pool = producer._running().publisher.pool
-        ((address, place),) = pool._places.items()
+        pool = producer._running().publishing.pool
+        ((address, place),) = pool._hosts.items()
         loan = pool.take(address, monotonic() + 10)
         waiting = threading.Thread(
             target=producer.publish, args=("t", b"x"), kwargs={"partition": 0}

@@ -11,7 +11,7 @@ from time import monotonic
 import pytest
 
 import nsqsmart
-from nsqsmart.client.consuming import workers as crew
+from nsqsmart.client.consuming import workers as dispatcher
 from nsqsmart.client.messages import message as message_module
 from nsqsmart.embedded import Cluster, faults
 from tests.helpers import eventually
@@ -61,7 +61,7 @@ def test_after_a_suspend_what_has_expired_is_not_handled(cluster, monkeypatch):
     """The machine slept for ten minutes: the server has given the messages to others."""
     gate, entered = threading.Event(), threading.Event()
     slept = [0.0]
-    for module in (crew, message_module):
+    for module in (dispatcher, message_module):
         monkeypatch.setattr(module, "monotonic", lambda: monotonic() + slept[0])
 
     def handler(message: nsqsmart.Message) -> None:
@@ -73,7 +73,7 @@ def test_after_a_suspend_what_has_expired_is_not_handled(cluster, monkeypatch):
     publish(cluster, *numbered(20))
     with consume(cluster, handler, workers=1, rdy_mode="level") as consumer:
         assert entered.wait(10)
-        eventually(lambda: sum(each.in_flight for each in consumer._engine.snapshot()) == 20)
+        eventually(lambda: sum(each.in_flight for each in consumer._runtime.snapshot()) == 20)
         slept[0] = 600.0
         gate.set()
         # One was in a handler when the clock stood still; no other one is begun.
@@ -177,7 +177,7 @@ def test_a_log_handler_may_publish_with_the_client_that_logs(cluster, attached):
         handler = attached(Publishing(producer))
         with consume(cluster, lambda message: None) as consumer:
             eventually(lambda: handler.sent >= 2)  # subscribed to two partitions
-            for subscription in consumer._engine.snapshot():
+            for subscription in consumer._runtime.snapshot():
                 subscription.hang_up()
             eventually(lambda: handler.sent >= 4)
 

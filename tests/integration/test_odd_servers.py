@@ -125,7 +125,7 @@ def test_a_topic_that_is_deleted_while_it_is_consumed_is_found_again():
             publish(cluster, b"before")
             eventually(lambda: handled.bodies() == [b"before"])
             nsqsmart.Admin(cluster.url).delete_topic("t")
-            eventually(lambda: not any(each.live for each in consumer._engine.snapshot()))
+            eventually(lambda: not any(each.live for each in consumer._runtime.snapshot()))
             publish(cluster, b"after")
             eventually(lambda: handled.bodies() == [b"before", b"after"], timeout=15)
 
@@ -156,7 +156,7 @@ def test_a_server_that_comes_back_as_another_one_is_asked_for_everything_anew():
         consume(nsqd.url, print, rdy_mode="level", max_in_flight=100) as consumer,
     ):
         eventually(lambda: b"RDY 7" in said[1])
-        (subscription,) = consumer._engine.snapshot()
+        (subscription,) = consumer._runtime.snapshot()
         assert (subscription.msg_timeout, subscription.max_rdy) == (5.0, 7)
     assert b"RDY 100" in said[0]
 

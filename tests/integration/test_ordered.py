@@ -68,7 +68,7 @@ def test_every_key_is_handled_in_order(cluster, workers):
     with consume(cluster, handled, workers=workers) as consumer:
         eventually(lambda: len(handled.messages) == 20 * len(KEYS))
         all_finished(cluster)
-        assert consumer._engine.order_violations == 0
+        assert consumer._runtime.order_violations == 0
     assert by_key(handled.bodies()) == {key: list(range(20)) for key in KEYS}
     assert len(cluster.log.of("SUB_ORDERED")) == 3
     assert not cluster.log.of("SUB")
@@ -132,7 +132,7 @@ def test_a_redelivery_waits_while_the_handler_runs(hasty):
         try:
             if not handled.messages:
                 # Until the server has sent the copy, and it waits behind this one.
-                eventually(lambda: message._subscription.lane._waiting)
+                eventually(lambda: message._subscription.ordering._waiting)
             handled(message)
         finally:
             inside.release()
@@ -244,7 +244,7 @@ def test_order_is_checked_over_a_reconnect():
         }
         with nsqsmart.Consumer("t", "c", handled, address=url, **options) as consumer:
             eventually(lambda: handled.bodies() == [b"100", b"130", b"190"])
-            consumer._engine.snapshot()[0].hang_up()
+            consumer._runtime.snapshot()[0].hang_up()
             eventually(lambda: told and len(handled.bodies()) >= 4)
             assert told == [160]
             assert handled.bodies()[:4] == [b"100", b"130", b"190", b"130"]

@@ -44,7 +44,7 @@ class Watch:
 
 def waits_for_its_turn(consumer: nsqsmart.Consumer, old: object) -> bool:
     """Whether the new leader has sent something, which is not handled yet."""
-    return any(each is not old and each.lane._waiting for each in consumer._engine.snapshot())
+    return any(each is not old and each.ordering._waiting for each in consumer._runtime.snapshot())
 
 
 def lose_leader(cluster: Cluster, how: str) -> None:
@@ -72,14 +72,14 @@ def test_the_handler_goes_on_and_the_same_message_waits_for_it(cluster, how):
     with nsqsmart.Consumer("t", "c", handle, address=cluster.url, workers=4) as consumer:
         try:
             assert entered.wait(10)
-            (old,) = consumer._engine.snapshot()
+            (old,) = consumer._runtime.snapshot()
             lose_leader(cluster, how)
             eventually(lambda: waits_for_its_turn(consumer, old))
             assert watch.seen.count(b"3") == 1
         finally:
             released.set()
         eventually(lambda: b"7" in watch.seen)
-        assert consumer._engine.order_violations == 0
+        assert consumer._runtime.order_violations == 0
     assert watch.twice == []
     # The old leader did not take the answer: it is handled again, then what is behind it.
     assert answers == [False]
@@ -92,7 +92,7 @@ def test_a_block_of_a_puller_is_a_handler_too(cluster):
     watch = Watch()
     with nsqsmart.Consumer("t", "c", address=cluster.url) as consumer:
         (message,) = consumer.poll(timeout=10)
-        (old,) = consumer._engine.snapshot()
+        (old,) = consumer._runtime.snapshot()
         with message:
             watch.begin(message)
             lose_leader(cluster, "kill")

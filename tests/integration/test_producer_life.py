@@ -14,7 +14,7 @@ import pytest
 
 import nsqsmart
 from nsqsmart.client.producer import default as shared_producer
-from nsqsmart.client.producer import runtime as machinery
+from nsqsmart.client.producer import runtime
 from nsqsmart.client.shared import process as event_loops
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.errors import ConnectError, DiscoveryError
@@ -211,19 +211,19 @@ def test_threads_that_begin_at_once_are_one_source_of_figures(cluster, monkeypat
 
     with nsqsmart.Producer(cluster.url, metrics=Meter()) as producer:
         together = threading.Barrier(6)
-        make = machinery.ConnectionPool
+        make = runtime.ConnectionPool
 
         def slowly(*args: object) -> object:
             together.wait(10)
             return make(*args)
 
-        monkeypatch.setattr(machinery, "ConnectionPool", slowly)
+        monkeypatch.setattr(runtime, "ConnectionPool", slowly)
         threads = [threading.Thread(target=producer.warm) for _ in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(30)
-        assert watched == [producer._machinery.get()]
+        assert watched == [producer._runtime.get()]
     assert watched == []
 
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import nsqsmart
-from nsqsmart.client.pipelining.keyed_batches import LaneQueues
+from nsqsmart.client.pipelining.keyed_batches import KeyedBatches
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ClientClosed, Outcome, PublishFailed, PublishTimeout
 from nsqsmart.net import pipeline as pipeline_module
@@ -40,7 +40,7 @@ def test_who_waits_behind_a_patient_one_ends_at_his_own_deadline(cluster, produc
     cluster.hang(cluster.nsqds[0])
     patient = producer.publish_async("t", b"patient", timeout=60, **options)
     # Somebody is seeing to it, for as long as its deadline allows.
-    eventually(lambda: patient.reason or not producer._machinery.get()._async._overdue._waiting)
+    eventually(lambda: patient.reason or not producer._runtime.get()._async._overdue._waiting)
     impatient = producer.publish_async("t", b"impatient", timeout=0.3, **options)
     with pytest.raises(PublishTimeout) as caught:
         impatient.result(PATIENCE)
@@ -51,8 +51,8 @@ def test_who_waits_behind_a_patient_one_ends_at_his_own_deadline(cluster, produc
 def test_what_ended_while_it_waited_is_not_sent(cluster, producer):
     cluster.hang(cluster.nsqds[0])
     patient = producer.publish_async("t", b"patient", key="k", timeout=60)
-    lanes = producer._machinery.get()._async._lanes
-    eventually(lambda: lanes._waiting and not any(lanes._waiting.values()))
+    orderings = producer._runtime.get()._async._keyed_batches
+    eventually(lambda: orderings._waiting and not any(orderings._waiting.values()))
     impatient = producer.publish_async("t", b"impatient", key="k", timeout=0.1)
     with pytest.raises(PublishTimeout, match="waited behind others") as caught:
         impatient.result(PATIENCE)
@@ -97,7 +97,7 @@ def test_a_defect_ends_the_messages_it_meets_and_no_others(producer, monkeypatch
         raise ValueError("a defect")
 
     with monkeypatch.context() as broken:
-        broken.setattr(LaneQueues, "_publish", fail)
+        broken.setattr(KeyedBatches, "_publish", fail)
         with pytest.raises(PublishFailed, match="a defect") as caught:
             producer.publish_async("t", b"x", key="k").result(PATIENCE)
         assert caught.value.outcome is Outcome.UNCERTAIN
@@ -109,7 +109,7 @@ def test_where_no_thread_can_start_the_message_goes_another_way(producer, monkey
     def none_left(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    producer._machinery.get().asynchronous()
+    producer._runtime.get().asynchronous()
     with monkeypatch.context() as tight:
         tight.setattr(pipeline_module, "spawn", none_left)
         assert producer.publish_async("t", b"x").result(PATIENCE)
@@ -151,7 +151,7 @@ def test_who_publishes_while_it_closes_is_settled_or_refused(cluster):
 def test_nothing_begins_behind_the_end(cluster):
     producer = nsqsmart.Producer(cluster.url)
     producer.publish("t", b"x")
-    machinery = producer._machinery.get()
+    runtime = producer._runtime.get()
     producer.close()
     with pytest.raises(ClientClosed):
-        machinery.asynchronous()
+        runtime.asynchronous()

@@ -183,7 +183,7 @@ def test_while_it_waits_for_a_connection(either):
         calls.begin(b"first")
         eventually(pub_came(either))
         calls.begin(b"second")
-        (place,) = shared(producer).pool._places.values()
+        (place,) = shared(producer).pool._hosts.values()
         eventually(lambda: place.line)
     ended_by_close(calls.failed[b"first"], Outcome.UNCERTAIN)
     ended_by_close(calls.failed[b"second"], Outcome.NOT_SENT)
@@ -304,7 +304,7 @@ def test_a_producer_that_is_closed_while_it_is_first_used(cluster, monkeypatch):
     with pytest.raises(ClientClosed):
         producer.publish("t", b"x", timeout=5)
     assert not bodies(cluster)
-    assert producer._machinery.get() is None
+    assert producer._runtime.get() is None
 
 
 # ------------------------------------------------------------------------------------------ loans
@@ -316,7 +316,7 @@ def test_a_thread_that_exits_with_a_loan_leaves_its_slot(cluster, monkeypatch):
     with nsqsmart.Producer(cluster.url, pool_size=1) as producer:
         producer.publish("t", b"warm")
         pool = shared(producer).pool
-        (address,) = pool._places
+        (address,) = pool._hosts
         lent = threading.Event()
 
         def borrow() -> None:
@@ -331,7 +331,7 @@ def test_a_thread_that_exits_with_a_loan_leaves_its_slot(cluster, monkeypatch):
         assert lent.wait(5)
         calls = Calls(producer)
         calls.begin(b"x")
-        eventually(lambda: pool._places[address].line)
+        eventually(lambda: pool._hosts[address].line)
         waiting.set()
         thread.join()
         calls.end()
@@ -345,7 +345,7 @@ def test_a_thread_that_is_told_to_exit_in_an_exchange(cluster):
 
     with nsqsmart.Producer(cluster.url, pool_size=1) as producer:
         producer.publish_many("t", [b"warm"])
-        (place,) = shared(producer).pool._places.values()
+        (place,) = shared(producer).pool._hosts.values()
         (connection,) = place.idle
 
         def work() -> None:

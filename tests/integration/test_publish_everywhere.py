@@ -62,7 +62,7 @@ def test_a_heartbeat_waits_on_an_idle_connection(site):
             producer.publish(_TOPIC, b"x", timeout=_PATIENCE)
 
         def idle() -> list[Connection]:
-            places = shared(producer).pool._places.values()
+            places = shared(producer).pool._hosts.values()
             return [connection for place in places for connection in place.idle]
 
         before = idle()

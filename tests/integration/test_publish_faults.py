@@ -236,7 +236,7 @@ def test_no_local_port_is_free(either, monkeypatch):
 
     with nsqsmart.Producer(either.url) as warm, nsqsmart.Producer(either.url) as cold:
         publish(warm)
-        cold._running().publisher.directory.get("t", monotonic() + 5)
+        cold._running().publishing.directory.get("t", monotonic() + 5)
         with monkeypatch.context() as patch:
             patch.setattr(socket.socket, "connect", connect)
             error = failure(cold, timeout=0.8)
@@ -372,7 +372,7 @@ def test_what_comes_between_two_publishes(surplus):
     with Peer(talkative, healthy) as peer, nsqsmart.Producer(peer.url) as producer:
         assert publish(producer).attempts == 1
         idle.set()
-        (place,) = shared(producer).pool._places.values()
+        (place,) = shared(producer).pool._hosts.values()
         eventually(lambda: waiting(place.idle[0]) == len(surplus))
         assert publish(producer).attempts == 1
         assert peer.accepted == 2
@@ -440,7 +440,7 @@ def test_heartbeats_wait_on_an_idle_connection(count):
     with Peer(beating) as peer, nsqsmart.Producer(peer.url) as producer:
         publish(producer)
         idle.set()
-        (place,) = shared(producer).pool._places.values()
+        (place,) = shared(producer).pool._hosts.values()
         eventually(lambda: waiting(place.idle[0]) == count * len(HEARTBEAT_FRAME))
         assert publish(producer).attempts == 1
         assert peer.accepted == 1

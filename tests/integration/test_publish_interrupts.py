@@ -62,7 +62,7 @@ def looking_up(producer: nsqsmart.Producer, body: bytes) -> None:
 
 def from_cold(producer: nsqsmart.Producer, body: bytes) -> None:
     publisher = shared(producer)
-    for address in list(publisher.pool._places):
+    for address in list(publisher.pool._hosts):
         publisher.pool.retire(address)
     publisher.directory._entries.pop("t", None)
     producer.publish("t", body, key="k", timeout=PATIENCE)
@@ -143,7 +143,7 @@ def test_an_interrupt_anywhere_in_publish_async_harms_no_other_message(cluster, 
             assert before.result(PATIENCE)
             assert behind.result(PATIENCE), position
             assert producer.flush(PATIENCE), position
-            assert producer._machinery.get().async_pending == 0
+            assert producer._runtime.get().async_pending == 0
             sent |= {body, b"before" + body, b"behind" + body}
         started = monotonic()
         producer.close()

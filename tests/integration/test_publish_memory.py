@@ -162,7 +162,7 @@ def test_who_pauses_goes_on_when_another_call_brings_a_newer_picture(cluster, mo
             target=lambda: receipts.append(producer.publish("t", b"x", partition=0, timeout=120))
         )
         thread.start()
-        eventually(lambda: producer._running().publisher.directory._entries["t"].waiting)
+        eventually(lambda: producer._running().publishing.directory._entries["t"].waiting)
         cluster.set_writable("t", 0)
 
         def stored() -> bool:

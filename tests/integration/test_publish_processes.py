@@ -293,12 +293,12 @@ def test_a_signal_handler_may_close_what_it_interrupts(cluster, program, where):
             producer.close()
             print("closed", time.monotonic() - began < 0.4)
         signal.signal(signal.SIGTERM, handler)
-        count = pool.Place.count
+        count = pool.HostPool.count
         def counting(place):
             signal.raise_signal(signal.SIGTERM)
             return count(place)
         if {where == "counting"}:
-            pool.Place.count = counting
+            pool.HostPool.count = counting
         print("ready")
         try:
             print(producer.publish("t", b"x", timeout=10).attempts)
@@ -311,7 +311,7 @@ def test_a_signal_handler_may_close_what_it_interrupts(cluster, program, where):
                 except FileNotFoundError:  # that of the listing itself
                     pass
         print(sum(sockets()))
-        pool.Place.count = count
+        pool.HostPool.count = count
         producer.close()
     """)
     assert script.line() == "ready"

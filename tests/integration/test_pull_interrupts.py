@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 import nsqsmart
-from nsqsmart.client.pulling.connection import PullLine
+from nsqsmart.client.pulling.connection import PullConnection
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConnectionLost
-from nsqsmart.net.pull_reader import Intake
+from nsqsmart.net.pull_reader import PullReader
 
 BODIES = {b"%d" % number * 500 for number in range(20)}
 
@@ -42,7 +42,7 @@ def interrupt(*_: object) -> None:
 def test_an_interrupt_while_it_waits_leaves_it_as_it_was(cluster, source, monkeypatch):
     assert source.pull(timeout=0) == []
     with monkeypatch.context() as waiting:
-        waiting.setattr(source._line._intake._socket, "poll", interrupt)
+        waiting.setattr(source._line._reader._socket, "poll", interrupt)
         with pytest.raises(KeyboardInterrupt):
             source.pull()
     fill(cluster)
@@ -54,7 +54,7 @@ def test_an_interrupt_while_it_waits_leaves_it_as_it_was(cluster, source, monkey
     assert source.drain(5).confirmed
 
 
-@pytest.mark.parametrize("where", [(PullLine, "_admit"), (Intake, "_take")])
+@pytest.mark.parametrize("where", [(PullConnection, "_admit"), (PullReader, "_take")])
 def test_nothing_is_read_behind_what_an_interrupt_took(cluster, source, monkeypatch, where):
     fill(cluster)
     with monkeypatch.context() as taken:
@@ -71,7 +71,7 @@ def test_a_drain_that_is_interrupted_is_not_confirmed(cluster, source, monkeypat
     fill(cluster)
     assert source.pull(timeout=10)
     with monkeypatch.context() as taken:
-        taken.setattr(Intake, "_take", interrupt)
+        taken.setattr(PullReader, "_take", interrupt)
         with pytest.raises(KeyboardInterrupt):
             source.drain(5)
     assert not source.drain(5).confirmed

@@ -58,7 +58,7 @@ def test_nothing_is_answered_for_you(cluster):
 def test_no_more_come_than_are_asked_for(cluster):
     publish(cluster, *numbered(10))
     with pull(cluster) as consumer:
-        eventually(lambda: consumer._engine.crew._inbox.qsize() == 10)
+        eventually(lambda: consumer._runtime.dispatcher._inbox.qsize() == 10)
         assert len(consumer.poll()) == 1
         assert len(consumer.poll(3)) == 3
         assert len(consumer.poll(100)) == 6
@@ -149,7 +149,7 @@ def test_in_order_the_next_comes_when_the_one_before_is_answered(ordered):
 def test_what_was_not_answered_goes_back_at_close(cluster):
     publish(cluster, *numbered(6))
     with pull(cluster) as consumer:
-        eventually(lambda: consumer._engine.crew._inbox.qsize() == 6)
+        eventually(lambda: consumer._runtime.dispatcher._inbox.qsize() == 6)
         taken = consumer.poll(2)
     assert [message.finish() for message in taken] == [False, False]
     assert consumer.stats() == nsqsmart.CloseReport(0, 6, 0)
@@ -245,7 +245,7 @@ def test_who_waits_is_woken_by_close(cluster):
         found: list[list[nsqsmart.Message]] = []
         thread = threading.Thread(target=lambda: found.append(consumer.poll()), daemon=True)
         thread.start()
-        eventually(lambda: consumer._engine.crew.tallies)
+        eventually(lambda: consumer._runtime.dispatcher.thread_counts)
         consumer.close()
         thread.join(10)
         assert found == [[]]
@@ -257,7 +257,7 @@ def test_who_waits_is_woken_by_close(cluster):
 def test_who_is_locked_out_hears_of_it(cluster):
     consumer = pull(cluster).start()
     cluster.faults.add(faults.on("SUB").reply("E_UNAUTHORIZED"))
-    consumer._engine.snapshot()[0].hang_up()
+    consumer._runtime.snapshot()[0].hang_up()
     with pytest.raises(NotAuthorized):
         consumer.poll(timeout=20)
     with pytest.raises(NotAuthorized):

@@ -156,7 +156,7 @@ def test_a_split_batch_keeps_only_what_was_not_stored(cluster, folder):
     with up(cluster, folder, publish_attempts=1) as producer:
         producer.publish("t", b"first", partition=0)
         calls = iter([None])
-        publisher = producer._running().publisher
+        publisher = producer._running().publishing
         exchange = publisher.exchange
 
         def once(*arguments, **keywords):
@@ -434,7 +434,7 @@ def test_a_flush_that_breaks_off_goes_on_where_it_was(cluster, folder):
             producer.publish("t", b"%d" % number, partition=number % 3)
     with up(cluster, folder, publish_attempts=1) as producer:
         producer.warm("t")
-        publisher, done = producer._running().publisher, []
+        publisher, done = producer._running().publishing, []
         exchange = publisher.exchange
 
         def once(*arguments, **keywords):

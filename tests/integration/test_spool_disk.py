@@ -210,7 +210,7 @@ def test_what_was_sent_and_not_written_down_is_not_sent_again(cluster, folder, d
     monkeypatch.setattr(spool, "_PAUSE", 0.0)
     with nsqsmart.Producer(cluster.url, spool=folder, publish_attempts=1) as producer:
         producer.warm("t")
-        publisher = producer._running().publisher
+        publisher = producer._running().publishing
         exchange = publisher.exchange
 
         def then_break(*arguments, **keywords):

@@ -238,7 +238,7 @@ def test_stragglers_are_dropped_and_not_finished(nsqd, lookup):
     with nsqsmart.Consumer("t", "c", handled, address=lookup, start_at=60) as consumer:
         eventually(lambda: consumer.stats().finished == 2)
         # They take no place among those in flight.
-        (subscription,) = consumer._engine.snapshot()
+        (subscription,) = consumer._runtime.snapshot()
         eventually(lambda: subscription.in_flight == 0)
     assert handled.bodies() == [b"60", b"90"]
     assert nsqd.posts == [("/channel/setoffset", b"virtual_queue:60")]

@@ -236,7 +236,7 @@ def test_a_storm(dialect, seed, monkeypatch, capsys):
                     every=0.2,
                 )
                 all_finished(cluster, topic)
-            violations = [one._engine.order_violations for one in consumers]
+            violations = [one._runtime.order_violations for one in consumers]
         assert violations == [0] * len(topics)
         assert watch.excess == []
         for topic in topics:

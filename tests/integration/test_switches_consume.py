@@ -54,7 +54,7 @@ class Scene(Stage):
     def lose(self, node: str, end: Callable[[str], None], back: Callable[[str], None]) -> None:
         """Take *node* away until nobody waits for it any more, and give it back."""
         ordered = self.flows[True]
-        topology = ordered.consumer._engine.keeper.topology
+        topology = ordered.consumer._runtime.supervisor.topology
         leads = self.leader() == node
         address = topology.leaders[0].address if leads else None
         gone = ordered.on(address)

@@ -244,7 +244,7 @@ def test_what_a_drain_gives_back_is_logged_as_requeued(cluster, lines):
     eventually(lambda: handled.messages)
     closer = threading.Thread(target=consumer.close)
     closer.start()
-    eventually(lambda: consumer._engine.draining)
+    eventually(lambda: consumer._runtime.draining)
     release.set()
     closer.join(20)
     assert Counter(events(lines)) == {"received": 10, "started": 1, "finished": 1, "requeued": 9}

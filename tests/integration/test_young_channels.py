@@ -65,13 +65,13 @@ def switched(cluster: Cluster, **options) -> Iterator[tuple[nsqsmart.Consumer, H
     with consumer:
         try:
             assert held.entered.wait(10)
-            engine = consumer._engine
-            (before,) = engine.snapshot()
+            runtime = consumer._runtime
+            (before,) = runtime.snapshot()
             if not before.ordered:
                 eventually(lambda: before.reader.received == COUNT)
             cluster.kill(cluster.leader("t", 0))
             eventually(
-                lambda: any(each.live and each is not before for each in engine.snapshot()),
+                lambda: any(each.live and each is not before for each in runtime.snapshot()),
                 what="a new subscription",
             )
             held.released.set()
@@ -86,7 +86,7 @@ def test_an_ordered_channel_is_set_back(forgetful, caplog):
     with caplog.at_level(logging.ERROR), switched(forgetful) as (consumer, held):
         eventually(lambda: held.bodies() == numbered(COUNT))
         assert consumer.stats().channels_lost == 1
-        assert consumer._engine.order_violations == 0
+        assert consumer._runtime.order_violations == 0
     assert "set back to 0" in caplog.text
 
 
@@ -152,16 +152,16 @@ def test_where_another_consumer_is_there_it_is_only_said(forgetful, caplog):
     with caplog.at_level(logging.ERROR), nsqsmart.Consumer("t", "c", held, **options) as consumer:
         try:
             assert held.entered.wait(10)
-            (old,) = consumer._engine.snapshot()
+            (old,) = consumer._runtime.snapshot()
             # The first one finds its new leader only when somebody else is there.
             with nsqsmart.Consumer("t", "c", held, **options) as other:
-                eventually(lambda: other._engine.snapshot()[0].live)
+                eventually(lambda: other._runtime.snapshot()[0].live)
                 forgetful.kill(forgetful.leader("t", 0))
                 both = (consumer, other)
                 eventually(
                     lambda: (
-                        all(any(s.live for s in c._engine.snapshot()) for c in both)
-                        and old not in consumer._engine.snapshot()
+                        all(any(s.live for s in c._runtime.snapshot()) for c in both)
+                        and old not in consumer._runtime.snapshot()
                     )
                 )
                 held.released.set()
@@ -205,10 +205,10 @@ def test_a_real_cluster_forgets_and_the_consumer_remembers(real, choice):
     with nsqsmart.Consumer("young", channel, held, **options) as consumer:
         try:
             assert held.entered.wait(20)
-            (old,) = consumer._engine.snapshot()
+            (old,) = consumer._runtime.snapshot()
             real.terminate(node)
             eventually(
-                lambda: any(s.live and s is not old for s in consumer._engine.snapshot()),
+                lambda: any(s.live and s is not old for s in consumer._runtime.snapshot()),
                 timeout=120,
                 every=0.2,
             )
@@ -218,7 +218,7 @@ def test_a_real_cluster_forgets_and_the_consumer_remembers(real, choice):
             else:
                 eventually(lambda: consumer.stats().channels_lost == 1, timeout=60, every=0.2)
             assert consumer.stats().channels_lost == 1
-            assert consumer._engine.order_violations == 0
+            assert consumer._runtime.order_violations == 0
             skipped = COUNT - len(held.bodies())
             print(f"\nreal, ordered, on_channel_lost={choice}: skipped {skipped} of {COUNT}")  # noqa: T201
             assert skipped == (0 if choice == "rewind" else COUNT)

@@ -39,7 +39,7 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "what-hangs-keeps-its-share",
         "nsqsmart/client/consuming/runtime.py",
-        "            self.ticker.at(self._shared_until, self.regulator.expect)\n",
+        "            self.ticker.at(self._shared_until, self.rdy_controller.expect)\n",
         "            pass\n",
         "a connection that cannot be made keeps its share from the others for a second at most",
         (
@@ -74,7 +74,7 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "what-it-has-sent-too-much-stays",
         "nsqsmart/client/consuming/runtime.py",
-        "            self.crew.drop(subscription)",
+        "            self.dispatcher.drop(subscription)",
         "            pass",
         "what a server has sent that ignores RDY is not kept for workers that are stuck",
         (
@@ -109,7 +109,7 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "a-failure-is-finished",
         _CREW,
-        "        self._requeue(message, tally, wish_of(error))",
+        "        self._requeue(message, counts, requeue_for(error))",
         "        message.finish()",
         "a message whose handler raised is requeued",
         ("tests/unit/client/consuming/test_workers.py",),
@@ -125,15 +125,15 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "an-expired-message-is-handled",
         _CREW,
-        "if self._boss.draining or message.expired:",
-        "if self._boss.draining:",
+        "if self._runtime.draining or message.expired:",
+        "if self._runtime.draining:",
         "what has expired in the inbox is not handled",
         ("tests/unit/client/consuming/test_workers.py::test_an_expired_message_is_not_handled",),
     ),
     Mutant(
         "draining-handles-on",
         _CREW,
-        "if self._boss.draining or message.expired:",
+        "if self._runtime.draining or message.expired:",
         "if message.expired:",
         "who drains gives back what no handler has seen",
         (
@@ -161,7 +161,7 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "a-late-answer-is-sent",
         _SUBSCRIPTION,
-        "late = monotonic() >= message._arrival.deadline and message.expired",
+        "late = monotonic() >= message._read_batch.deadline and message.expired",
         "late = False",
         "an answer that comes too late is not sent, and is False",
         ("tests/unit/client/subscribing/test_subscription.py::test_late_answers_are_not_sent",),
@@ -216,8 +216,8 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "a-touch-beyond-the-maximum",
         _MESSAGE,
-        "self._rarities.until = min(monotonic() + self._subscription.msg_timeout, self._latest)",
-        "self._rarities.until = monotonic() + self._subscription.msg_timeout",
+        "self._need_extras.until = min(monotonic() + self._subscription.msg_timeout, self._latest)",
+        "self._need_extras.until = monotonic() + self._subscription.msg_timeout",
         "no touch goes beyond the server's maximum",
         (
             "tests/unit/client/messages/test_message.py::test_no_touch_goes_beyond_the_servers_maximum",

@@ -177,8 +177,8 @@ class Consuming:
     def _tell(self) -> None:
         while not self._stop.wait(_STATE_EVERY):
             for topic, consumer in self._consumers.items():
-                engine = consumer._engine
-                live = [each.target for each in engine.snapshot() if each.live] if engine else []
+                runtime = consumer._runtime
+                live = [each.target for each in runtime.snapshot() if each.live] if runtime else []
                 places = [t.name if t.partition is None else str(t.partition) for t in live]
                 self._notes.note("state", who=f"{self._name} {topic}", topic=topic, places=places)
 

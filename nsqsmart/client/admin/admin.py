@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from nsqsmart.client.admin import operations as errands
+from nsqsmart.client.admin import operations
 from nsqsmart.client.admin.probe import HttpProbe, Probe, Wanted, probe_http, probe_nsqd
-from nsqsmart.client.admin.requests import Errand, LoneNsqds, read_http_addresses
+from nsqsmart.client.admin.requests import AdminCall, LoneNsqds, read_http_addresses
 from nsqsmart.client.shared.discovery import open_endpoint, prepare_endpoint
 from nsqsmart.config import AdminConfig, AdminOptions, resolve
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import Address, check_channel, check_partition, check_topic
 from nsqsmart.net.handshake import make_greeting
 from nsqsmart.policy.answers.nodes import NodeInfo, describe
-from nsqsmart.policy.answers.operations import TopicWish
+from nsqsmart.policy.answers.operations import TopicSettings
 from nsqsmart.policy.answers.replicas import Replicas
 from nsqsmart.policy.answers.stats import Stats
 from nsqsmart.policy.positions import Position, position_text
@@ -77,7 +77,7 @@ class Admin:
         ``state`` is UNKNOWN where no lookup knows the topic.
         """
         check_topic(topic)
-        return Errand(open_endpoint(self._endpoint), self._config).topology(topic)
+        return AdminCall(open_endpoint(self._endpoint), self._config).topology(topic)
 
     def topics(self) -> list[str]:
         """The names of all topics that a lookup knows, sorted.
@@ -167,18 +167,18 @@ class Admin:
             ordered: consumed in order, one message of a partition at a time.
             extend_support: messages may have headers.
         """
-        wish = TopicWish(
+        settings = TopicSettings(
             check_topic(topic),
             _check_count("partitions", partitions, _MAX_PARTITIONS),
             _check_count("replicas", replicas, _MAX_REPLICAS),
             _check_flag("ordered", ordered),
             _check_flag("extend_support", extend_support),
         )
-        errands.create_topic(self._errand("create_topic()"), wish)
+        operations.create_topic(self._call("create_topic()"), settings)
 
     def delete_topic(self, topic: str) -> None:
         """Delete *topic* with its channels and messages, everywhere; consumers lose it."""
-        errands.delete_topic(self._errand("delete_topic()"), check_topic(topic))
+        operations.delete_topic(self._call("delete_topic()"), check_topic(topic))
 
     def pause_topic(self, topic: str) -> None:
         """Let *topic* take messages and pass none on. Original nsqds only."""
@@ -200,12 +200,12 @@ class Admin:
         On a redesigned cluster it begins at the end: it gets what is published from now on.
         """
         check_topic(topic)
-        errands.create_channel(self._errand("create_channel()"), topic, check_channel(channel))
+        operations.create_channel(self._call("create_channel()"), topic, check_channel(channel))
 
     def delete_channel(self, topic: str, channel: str) -> None:
         """Delete *channel* with its messages, everywhere; fine if it is not there."""
         check_topic(topic)
-        errands.delete_channel(self._errand("delete_channel()"), topic, check_channel(channel))
+        operations.delete_channel(self._call("delete_channel()"), topic, check_channel(channel))
 
     def pause_channel(self, topic: str, channel: str) -> None:
         """Let *channel* deliver nothing, wherever it is."""
@@ -240,7 +240,7 @@ class Admin:
         check_topic(topic)
         check_channel(channel)
         number, text = check_partition(partition), position_text(position)
-        errands.set_offset(self._errand("set_offset()"), topic, channel, number, text)
+        operations.set_offset(self._call("set_offset()"), topic, channel, number, text)
 
     def set_order(self, topic: str, channel: str, on: bool) -> None:  # noqa: FBT001 - so the design has it
         """Mark *channel* as consumed in order, or no longer. Redesigned nsqds only.
@@ -250,33 +250,33 @@ class Admin:
         check_topic(topic)
         check_channel(channel)
         ordered = _check_flag("on", on)
-        errands.set_order(self._errand("set_order()"), topic, channel, on=ordered)
+        operations.set_order(self._call("set_order()"), topic, channel, on=ordered)
 
     def _change_topic(self, verb: str, topic: str) -> None:
-        errands.change_topic(self._errand(f"{verb}_topic()"), verb, check_topic(topic))
+        operations.change_topic(self._call(f"{verb}_topic()"), verb, check_topic(topic))
 
     def _change_channel(self, verb: str, topic: str, channel: str) -> None:
         check_topic(topic)
         check_channel(channel)
-        errands.change_channel(self._errand(f"{verb}_channel()"), verb, topic, channel)
+        operations.change_channel(self._call(f"{verb}_channel()"), verb, topic, channel)
 
-    def _errand(self, method: str) -> Errand:
+    def _call(self, method: str) -> AdminCall:
         """For what changes something."""
-        errand = self._look(method)
-        errand.check_lone(method)
-        return errand
+        call = self._look(method)
+        call.check_lone(method)
+        return call
 
-    def _look(self, method: str) -> Errand:
+    def _look(self, method: str) -> AdminCall:
         endpoint = open_endpoint(self._endpoint)
         if endpoint.discovers:
-            return Errand(endpoint, self._config)
+            return AdminCall(endpoint, self._config)
         if not self._http:
             raise ConfigError(
                 f"{method} needs the HTTP addresses of the nsqds, which {endpoint} does not tell: "
                 "use nsq+lookupd://HOST:4161, or give nsqd_http_addresses=HOST:4151"
             )
         lone = LoneNsqds(list(zip(endpoint.addresses, self._http, strict=True)))
-        return Errand(endpoint, self._config, lone)
+        return AdminCall(endpoint, self._config, lone)
 
 
 def _check_count(what: str, count: object, most: int) -> int:

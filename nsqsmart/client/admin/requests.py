@@ -104,7 +104,7 @@ def _ask(http: AdminHttp, address: Address, server: Address, others: int) -> Lis
     )
 
 
-class Errand:
+class AdminCall:
     """One call: a deadline, lookups, requests. Nothing of it outlives the call.
 
     With *lone* nsqds there are no lookups: the nsqds are asked what those would tell.

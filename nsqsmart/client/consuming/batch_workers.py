@@ -7,10 +7,10 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 
-from nsqsmart.client.consuming.workers import Boss, Crew, Tally, turn_away
+from nsqsmart.client.consuming.workers import ConsumerRuntime, ThreadCounts, WorkerPool, turn_away
 from nsqsmart.client.messages.message import BatchHandler, Message
-from nsqsmart.client.messages.results import Requeue, wish_of
-from nsqsmart.client.shared.log_fields import facts_of
+from nsqsmart.client.messages.results import Requeue, requeue_for
+from nsqsmart.client.shared.log_fields import message_fields
 from nsqsmart.client.shared.process import end_child
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import AlreadyResponded
@@ -18,7 +18,7 @@ from nsqsmart.errors import AlreadyResponded
 log = logging.getLogger("nsqsmart")
 
 
-class BatchCrew(Crew):
+class BatchWorkerPool(WorkerPool):
     """Runs *handler* on lists of messages; what it has not answered is answered by its end.
 
     A batch is as large as ``batch_max_messages``, or what came within ``batch_max_delay`` of the
@@ -26,8 +26,10 @@ class BatchCrew(Crew):
     ordered topic that is always so: a batch has at most one message of a partition.
     """
 
-    def __init__(self, handler: BatchHandler, boss: Boss, config: ConsumerConfig) -> None:
-        super().__init__(_alone, boss, config.workers)
+    def __init__(
+        self, handler: BatchHandler, runtime: ConsumerRuntime, config: ConsumerConfig
+    ) -> None:
+        super().__init__(_alone, runtime, config.workers)
         self._batch_handler = handler
         self._most = config.batch_max_messages
         self._longest = config.batch_max_delay
@@ -36,7 +38,7 @@ class BatchCrew(Crew):
         self._turn.put(None)
 
     def _work(self) -> None:
-        tally = self._tally()
+        counts = self._own_counts()
         on = True
         while on:
             self._turn.get()
@@ -46,10 +48,10 @@ class BatchCrew(Crew):
                 self.gathering = ()
                 self._turn.put(None)
             try:
-                self._handle_batch(messages, tally)
+                self._handle_batch(messages, counts)
             except Exception:
                 log.exception("a worker failed on a batch of %d messages", len(messages))
-            tally.current, tally.batch = None, None
+            counts.current, counts.batch = None, None
             if self.inbox.empty():
                 self._flush()
         self._flush()
@@ -80,109 +82,111 @@ class BatchCrew(Crew):
     def _await(self, until: float) -> Message | None:
         """The next one, if it comes by then; raises Empty, at once where none can come."""
         left = until - monotonic()
-        if left <= 0 or self._boss.draining:
+        if left <= 0 or self._runtime.draining:
             raise Empty
         self._flush()
-        if self._boss.is_starved():
+        if self._runtime.is_starved():
             # One may have come while the answers left.
             return self.inbox.get_nowait()
         return self.inbox.get(timeout=left)
 
-    def _is_for_batch(self, message: Message, tally: Tally, now: float) -> bool:
-        if self._boss.draining or now >= message.deadline:
-            turn_away(message, tally)
+    def _is_for_batch(self, message: Message, counts: ThreadCounts, now: float) -> bool:
+        if self._runtime.draining or now >= message.deadline:
+            turn_away(message, counts)
         elif message.attempts > self._most_attempts:
             # By itself: its failure is not that of the batch.
-            self._handle(message, tally)
+            self._handle(message, counts)
         else:
             return True
         return False
 
-    def _handle_batch(self, gathered: list[Message], tally: Tally) -> None:
+    def _handle_batch(self, gathered: list[Message], counts: ThreadCounts) -> None:
         now = monotonic()
-        plain = not self._boss.draining
+        plain = not self._runtime.draining
         messages = [
             each
             for each in gathered
-            if (plain and each.attempts <= self._most_attempts and now < each._arrival.deadline)
-            or self._is_for_batch(each, tally, now)
+            if (plain and each.attempts <= self._most_attempts and now < each._read_batch.deadline)
+            or self._is_for_batch(each, counts, now)
         ]
         if not messages:
             return
-        tally.current, tally.batch = messages[0], messages
+        counts.current, counts.batch = messages[0], messages
         for message in messages:
-            if message._rare is not None and message._life is not None:
+            if message._extras is not None and message._life is not None:
                 message._life.note("started")
-        self._run_batch(messages, tally)
-        tally.current, tally.batch = None, None
+        self._run_batch(messages, counts)
+        counts.current, counts.batch = None, None
         for message in messages:
-            lane = message._arrival.source.lane
-            if lane is not None and message._holder is None:
-                lane.done(message, finished=message.finished)
+            ordering = message._read_batch.source.ordering
+            if ordering is not None and message._holder is None:
+                ordering.done(message, finished=message.finished)
 
-    def _run_batch(self, messages: list[Message], tally: Tally) -> None:
+    def _run_batch(self, messages: list[Message], counts: ThreadCounts) -> None:
         try:
             # A list of its own, which the handler may change.
             result = self._batch_handler(list(messages))
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
             end_child(self._process, error)
             if not isinstance(error, Requeue):
-                self._blame(messages, tally, error)
-            self._requeue_batch(messages, tally, wish_of(error))
+                self._blame(messages, counts, error)
+            self._requeue_batch(messages, counts, requeue_for(error))
             if not isinstance(error, Exception):
-                self._boss.on_fatal(error)
+                self._runtime.on_fatal(error)
             return
         end_child(self._process)
-        wish = None if result is None else self._results.read(result)
-        if wish is not None:
-            self._requeue_batch(messages, tally, wish)
+        how = None if result is None else self._results.read(result)
+        if how is not None:
+            self._requeue_batch(messages, counts, how)
             return
         now = monotonic()
         for message in messages:
             # Message.finish() without its rare ways: nearly every message comes by here.
-            arrival = message._arrival
-            plain = message._answer is None and message._rare is None and now < arrival.deadline
-            if plain and arrival.ack is not None and arrival.ack(message.id):
+            read_batch = message._read_batch
+            plain = (
+                message._answer is None and message._extras is None and now < read_batch.deadline
+            )
+            if plain and read_batch.ack is not None and read_batch.ack(message.id):
                 message._answer = True
-                tally.finished += 1
+                counts.finished += 1
             else:
-                self._finish_one(message, tally)
-        if self._boss.watching and not any(message._slows for message in messages):
+                self._finish_one(message, counts)
+        if self._runtime.watching and not any(message._slows for message in messages):
             # The newest one is what a probe has brought.
-            self._boss.on_result(max(messages, key=_age), ok=True)
+            self._runtime.on_result(max(messages, key=_age), ok=True)
 
-    def _blame(self, messages: list[Message], tally: Tally, error: BaseException) -> None:
-        said = facts_of(messages[0])
+    def _blame(self, messages: list[Message], counts: ThreadCounts, error: BaseException) -> None:
+        said = message_fields(messages[0])
         log.error("handler failed on a batch of %d", len(messages), exc_info=error, extra=said)
         for message in messages:
-            tally.failed += not message.answered
+            counts.failed += not message.answered
             if message._life is not None:
                 # Not its text, which may hold a body.
                 message._life.error = type(error).__name__
 
-    def _finish_one(self, message: Message, tally: Tally) -> None:
+    def _finish_one(self, message: Message, counts: ThreadCounts) -> None:
         if message._holder is not None:
             return
         if not message.answered:
             message.finish()
         if message.finished:
-            tally.finished += 1
+            counts.finished += 1
         elif message._slows is not None:
-            tally.requeued += 1
+            counts.requeued += 1
         else:
-            tally.expired += 1
+            counts.expired += 1
 
-    def _requeue_batch(self, messages: list[Message], tally: Tally, wish: Requeue) -> None:
-        if wish.backoff and all(message.finished for message in messages):
-            self._boss.on_result(messages[-1], ok=False)
+    def _requeue_batch(self, messages: list[Message], counts: ThreadCounts, how: Requeue) -> None:
+        if how.backoff and all(message.finished for message in messages):
+            self._runtime.on_result(messages[-1], ok=False)
         for message in messages:
             # The first one stops the flow; the others say no more than that.
             if not message.answered:
                 with suppress(AlreadyResponded):  # detached, and answered just now
-                    message.requeue(wish.delay, backoff=wish.backoff)
+                    message.requeue(how.delay, backoff=how.backoff)
             if message._holder is None:
-                tally.finished += message.finished
-                tally.requeued += not message.finished
+                counts.finished += message.finished
+                counts.requeued += not message.finished
 
 
 def _age(message: Message) -> float:

@@ -9,7 +9,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Self, Unpack
 
-from nsqsmart.client.consuming.batch_workers import BatchCrew
+from nsqsmart.client.consuming.batch_workers import BatchWorkerPool
 from nsqsmart.client.consuming.metrics import (
     ConsumerFigures,
     measured_batch_handler,
@@ -17,11 +17,11 @@ from nsqsmart.client.consuming.metrics import (
     noted,
     watch,
 )
-from nsqsmart.client.consuming.poll import Puller
+from nsqsmart.client.consuming.poll import PollQueue
 from nsqsmart.client.consuming.run import run
-from nsqsmart.client.consuming.runtime import CloseReport, Engine, drain, health, report
-from nsqsmart.client.consuming.workers import Crew, Recruit
-from nsqsmart.client.messages.dead_letters import GivingUp, check_giving_up
+from nsqsmart.client.consuming.runtime import CloseReport, RunningConsumer, drain, health, report
+from nsqsmart.client.consuming.workers import MakeDispatcher, WorkerPool
+from nsqsmart.client.messages.dead_letters import DeadLetters, check_dead_letters
 from nsqsmart.client.messages.message import BatchHandler, Handler, Message
 from nsqsmart.client.messages.results import check_plain
 from nsqsmart.client.shared.arguments import check_count, check_timeout
@@ -35,10 +35,10 @@ from nsqsmart.net.threads import spawn
 from nsqsmart.policy.positions import position_text
 
 
-class Ending:
+class Shutdown:
     """Belongs to one start of a Consumer. ``over`` is set when it has ended, with its ``report``.
 
-    None of its locks is taken by a signal handler: see :meth:`wish`.
+    None of its locks is taken by a signal handler: see :meth:`ask`.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Ending:
         self._closing = False
         self._started = False
         self._error: BaseException | None = None
-        self._wished = False
+        self._asked = False
         self._process = os.getpid()
         self.report: CloseReport | None = None
         self.over = threading.Event()
@@ -78,16 +78,16 @@ class Ending:
             self._error = self._error or error
             return self._started
 
-    def wish(self) -> bool:
+    def ask(self) -> bool:
         """The same from a signal handler, which may have interrupted any of this: no lock."""
-        self._wished = True
+        self._asked = True
         return self._started
 
     def is_wanted(self) -> bool:
         """start() has come to its end: whether it was to end the consumer meanwhile."""
         with self._lock:
             self._started = True
-            return self._wished or self._error is not None
+            return self._asked or self._error is not None
 
     def leave(self, deadline: float) -> None:
         """At the end of the process: wait for what ends it."""
@@ -95,9 +95,9 @@ class Ending:
             self.over.wait(max(0.0, deadline - monotonic()))
 
 
-def recruiter(
+def dispatcher_maker(
     handler: Handler | None, batch_handler: BatchHandler | None, config: ConsumerConfig
-) -> Recruit:
+) -> MakeDispatcher:
     """What makes the staff; raises TypeError or ConfigError for handlers that cannot be used."""
     if handler is not None and batch_handler is not None:
         raise TypeError("give handler or batch_handler, not both")
@@ -106,15 +106,15 @@ def recruiter(
         single: Handler = check_plain("handler", handler)
         if meter is not None:
             single = measured_handler(meter, single)
-        return lambda boss: Crew(single, boss, config.workers)
+        return lambda runtime: WorkerPool(single, runtime, config.workers)
     if batch_handler is None:
-        return Puller
+        return PollQueue
     several: BatchHandler = check_plain("batch_handler", batch_handler)
     if not config.workers:
         raise ConfigError("batch_handler needs workers=1 or more: a reader cannot wait for a batch")
     if meter is not None:
         several = measured_batch_handler(meter, several)
-    return lambda boss: BatchCrew(several, boss, config)
+    return lambda runtime: BatchWorkerPool(several, runtime, config)
 
 
 class Consumer:
@@ -155,19 +155,19 @@ class Consumer:
         self._names = (check_topic(topic), check_channel(channel))
         self._address = address
         self._endpoint, self._config = resolve(ConsumerConfig, address, options, config=config)
-        self._recruit = recruiter(handler, batch_handler, self._config)
-        check_giving_up(self._config, topic)
+        self._make_dispatcher = dispatcher_maker(handler, batch_handler, self._config)
+        check_dead_letters(self._config, topic)
         if self._config.start_at is not None:
             position_text(self._config.start_at)
         prepare_endpoint(self._endpoint)
         self._meter = make_meter(self._config)
         self._figures: ConsumerFigures | None = None
-        self._engine: Engine | None = None
+        self._runtime: RunningConsumer | None = None
         self._process = os.getpid()
         self._tell: Callable[[object], None] = _nobody
         self._paused = False
         self._max_in_flight = self._config.max_in_flight
-        self._ending = Ending()
+        self._shutdown = Shutdown()
 
     def start(self) -> Self:
         """Look up, dial and subscribe; returns after the servers' first answers.
@@ -178,26 +178,26 @@ class Consumer:
         """
         if os.getpid() != self._process:
             self._begin_anew()
-        if self._engine is not None:
+        if self._runtime is not None:
             raise RuntimeError("the Consumer was started before")
-        self._ending.check()
+        self._shutdown.check()
         endpoint = open_endpoint(self._endpoint)
-        giving_up = GivingUp(self._config, self._address)
-        self._engine = engine = Engine(
-            self._names, self._recruit, endpoint, self._config, giving_up, self._stop
+        dead_letters = DeadLetters(self._config, self._address)
+        self._runtime = runtime = RunningConsumer(
+            self._names, self._make_dispatcher, endpoint, self._config, dead_letters, self._stop
         )
-        self._figures = watch(self._meter, engine)
-        engine.set_max_in_flight(self._max_in_flight)
-        engine.pause(self._paused)
+        self._figures = watch(self._meter, runtime)
+        runtime.set_max_in_flight(self._max_in_flight)
+        runtime.pause(self._paused)
         try:
             # A close() that came before there was anything to end does not come again.
-            self._ending.check()
-            engine.start()
+            self._shutdown.check()
+            runtime.start()
         except BaseException:
             self._close(0)
             _end(self._figures)
             raise
-        if self._ending.is_wanted():
+        if self._shutdown.is_wanted():
             self._close_behind()
         return self
 
@@ -215,9 +215,9 @@ class Consumer:
         SystemExit or KeyboardInterrupt from a handler, and NotAuthorized, close it and are raised.
         """
         self._check_process()
-        ended = self._ending.over.wait(timeout)
-        if ended and self._ending.error is not None:
-            raise self._ending.error
+        ended = self._shutdown.over.wait(timeout)
+        if ended and self._shutdown.error is not None:
+            raise self._shutdown.error
         return ended
 
     def close(self, timeout: float | None = None) -> CloseReport:
@@ -231,8 +231,8 @@ class Consumer:
         """
         self._check_process()
         if interrupts(self, _CALLS, _ANSWERS):
-            behind = self._ending.wish()
-        elif self._engine is not None and self._engine.crew.is_handling():
+            behind = self._shutdown.ask()
+        elif self._runtime is not None and self._runtime.dispatcher.is_handling():
             behind = True
         else:
             return self._close(timeout)
@@ -242,34 +242,34 @@ class Consumer:
 
     def _close_behind(self, timeout: float | None = None) -> None:
         # If the process ends meanwhile, it waits for the drain.
-        at_exit(self._ending)
+        at_exit(self._shutdown)
         spawn("closer", lambda: self._close(timeout))
 
     def _close(self, timeout: float | None) -> CloseReport:
         limit = self._config.close_timeout if timeout is None else check_timeout(timeout)
-        if self._ending.claim():
+        if self._shutdown.claim():
             self._drain(limit)
         else:
             # It is over when the first one says so, which may have more time.
-            self._ending.over.wait(limit)
-        return self._ending.report or self.stats()
+            self._shutdown.over.wait(limit)
+        return self._shutdown.report or self.stats()
 
     def _drain(self, limit: float) -> None:
         try:
-            if self._engine is not None:
-                self._ending.report = drain(self._engine, monotonic() + limit)
+            if self._runtime is not None:
+                self._shutdown.report = drain(self._runtime, monotonic() + limit)
         finally:
             # Whatever it was that failed, nobody waits for ever.
             _end(self._figures)
-            self._ending.over.set()
+            self._shutdown.over.set()
             self._tell(None)
 
     def _stop(self, error: BaseException) -> None:
         """From inside, on any thread: drain, and raise *error* for whoever waits."""
-        started = self._ending.fail(error)
+        started = self._shutdown.fail(error)
         self._tell(error)
-        if self._engine is not None:
-            self._engine.crew.end(error)
+        if self._runtime is not None:
+            self._runtime.dispatcher.end(error)
         if started:
             self._close_behind()
 
@@ -282,7 +282,7 @@ class Consumer:
         RuntimeError before start(), and NotAuthorized if that ended it.
         """
         puller = self._puller()
-        if self._ending.over.is_set():
+        if self._shutdown.over.is_set():
             raise ClientClosed("the Consumer was closed")
         count = check_count("max_messages", max_messages, 1)
         limit = None if timeout is None else check_timeout(timeout)
@@ -293,13 +293,13 @@ class Consumer:
         while found := noted(self._meter, self._puller().take(1, None)):
             yield found[0]
 
-    def _puller(self) -> Puller:
+    def _puller(self) -> PollQueue:
         self._check_process()
-        if self._engine is None:
+        if self._runtime is None:
             raise RuntimeError("the Consumer was not started: use it in a with block, or start()")
-        crew = self._engine.crew
-        if isinstance(crew, Puller):
-            return crew
+        dispatcher = self._runtime.dispatcher
+        if isinstance(dispatcher, PollQueue):
+            return dispatcher
         raise RuntimeError("this Consumer has a handler, which gets the messages")
 
     def pause(self) -> None:
@@ -313,8 +313,8 @@ class Consumer:
     def _set_paused(self, *, paused: bool) -> None:
         self._check_process()
         self._paused = paused
-        if self._engine is not None:
-            self._engine.pause(paused)
+        if self._runtime is not None:
+            self._runtime.pause(paused)
 
     def set_max_in_flight(self, count: int) -> None:
         """Let *count* messages be in flight from now on; 0 stops deliveries.
@@ -323,15 +323,15 @@ class Consumer:
         """
         self._check_process()
         self._max_in_flight = check_count("max_in_flight", count, 0)
-        if self._engine is not None:
-            self._engine.set_max_in_flight(count)
+        if self._runtime is not None:
+            self._runtime.set_max_in_flight(count)
 
     def health(self) -> Health:
         """How it is, as far as it knows; asks nobody."""
         self._check_process()
-        if self._ending.closing:
+        if self._shutdown.closing:
             return Health("closed")
-        return Health("idle") if self._engine is None else health(self._engine)
+        return Health("idle") if self._runtime is None else health(self._runtime)
 
     def is_starved(self) -> bool:
         """Whether handlers and callers hold 85 % of a connection's share of ``max_in_flight``.
@@ -340,12 +340,12 @@ class Consumer:
         wait for a worker, or for poll(), do not count: they come without that.
         """
         self._check_process()
-        return self._engine is not None and self._engine.is_starved()
+        return self._runtime is not None and self._runtime.is_starved()
 
     def stats(self) -> CloseReport:
         """The counts so far."""
         self._check_process()
-        return report(self._engine) if self._engine else CloseReport(0, 0, 0)
+        return report(self._runtime) if self._runtime else CloseReport(0, 0, 0)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -361,7 +361,7 @@ class Consumer:
 
     def check_runnable(self) -> None:
         """Raise RuntimeError if :func:`nsqsmart.run` would block with nobody to handle messages."""
-        if self._recruit is Puller:
+        if self._make_dispatcher is PollQueue:
             raise RuntimeError("this Consumer has no handler: iterate over it, or poll()")
 
     def on_end(self, tell: Callable[[object], None]) -> None:
@@ -370,7 +370,7 @@ class Consumer:
 
     def has_ended(self) -> bool:
         """Whether it was closed, and that is over."""
-        return self._ending.over.is_set()
+        return self._shutdown.over.is_set()
 
     def __repr__(self) -> str:
         topic, channel = self._names
@@ -380,15 +380,15 @@ class Consumer:
         raise TypeError("a Consumer cannot be pickled: make it inside the function that uses it")
 
     def _check_process(self) -> None:
-        if os.getpid() != self._process and self._engine is not None:
+        if os.getpid() != self._process and self._runtime is not None:
             raise UsedAfterFork("this Consumer belongs to the parent process: start() it here")
 
     def _begin_anew(self) -> None:
         """In a child: forget what the parent runs; its connections are closed, not ended."""
-        engine, self._engine = self._engine, None
+        runtime, self._runtime = self._runtime, None
         self._process = os.getpid()
-        self._ending = Ending()
-        for subscription in list(engine.subscriptions) if engine else ():
+        self._shutdown = Shutdown()
+        for subscription in list(runtime.subscriptions) if runtime else ():
             if subscription.connection:
                 subscription.connection.drop()
 

@@ -6,33 +6,33 @@ import time
 from collections.abc import Iterable, Iterator
 from time import monotonic
 
-from nsqsmart.client.consuming.runtime import Engine, report
+from nsqsmart.client.consuming.runtime import RunningConsumer, report
 from nsqsmart.client.messages.message import BatchHandler, Handler, Message
 from nsqsmart.client.shared.metrics import Meter
 from nsqsmart.metrics import Figure
 
 
-def watch(meter: Meter | None, engine: Engine) -> ConsumerFigures | None:
-    """Have *meter* read the figures of *engine* from now on."""
+def watch(meter: Meter | None, runtime: RunningConsumer) -> ConsumerFigures | None:
+    """Have *meter* read the figures of *runtime* from now on."""
     if meter is None:
         return None
-    figures = ConsumerFigures(engine, meter)
+    figures = ConsumerFigures(runtime, meter)
     meter.watch(figures)
     return figures
 
 
 class ConsumerFigures:
-    """Deliveries, flow and order of one *engine*."""
+    """Deliveries, flow and order of one *runtime*."""
 
-    def __init__(self, engine: Engine, meter: Meter) -> None:
+    def __init__(self, runtime: RunningConsumer, meter: Meter) -> None:
         self._meter = meter
-        self._engine = engine
-        self._names = (engine.topic, engine.channel)
+        self._runtime = runtime
+        self._names = (runtime.topic, runtime.channel)
         self._over = False
 
     def figures(self) -> list[Figure]:
         """The figures now."""
-        return [*self._engine.directory.missing_leaders(), *self._flow(), *self._counts()]
+        return [*self._runtime.directory.missing_leaders(), *self._flow(), *self._counts()]
 
     def end(self) -> None:
         """It is over; may be said twice."""
@@ -41,31 +41,35 @@ class ConsumerFigures:
             self._meter.unwatch(self)
 
     def _flow(self) -> Iterator[Figure]:
-        engine, names = self._engine, self._names
-        subscriptions = engine.snapshot()
-        lanes = [each.lane for each in subscriptions if each.lane]
+        runtime, names = self._runtime, self._names
+        subscriptions = runtime.snapshot()
+        orderings = [each.ordering for each in subscriptions if each.ordering]
         yield Figure("in_flight", names, sum(each.in_flight for each in subscriptions))
-        yield Figure("backoff_seconds", names, max(0.0, (engine.regulator.due or 0) - monotonic()))
-        yield Figure("starved", names, engine.regulator.is_full())
-        yield Figure("blocked_partitions", names, sum(lane.is_blocked() for lane in lanes))
+        yield Figure(
+            "backoff_seconds", names, max(0.0, (runtime.rdy_controller.due or 0) - monotonic())
+        )
+        yield Figure("starved", names, runtime.rdy_controller.is_full())
+        yield Figure(
+            "blocked_partitions", names, sum(ordering.is_blocked() for ordering in orderings)
+        )
 
     def _counts(self) -> Iterator[Figure]:
-        engine, names = self._engine, self._names
-        counts = report(engine)
+        runtime, names = self._runtime, self._names
+        counts = report(runtime)
         outcomes = {
             "finished": counts.finished - counts.given_up,
             "requeued": counts.requeued,
             "gave_up": counts.given_up,
-            "expired": engine.holdings.expired
-            + sum(tally.expired for tally in engine.crew.tallies),
-            "settle_failed": engine.late_answers,
+            "expired": runtime.checked_out.expired
+            + sum(counts.expired for counts in runtime.dispatcher.thread_counts),
+            "settle_failed": runtime.late_answers,
         }
-        yield Figure("messages_received_total", names, engine.received)
+        yield Figure("messages_received_total", names, runtime.received)
         for outcome, count in outcomes.items():
             yield Figure("messages_settled_total", (*names, outcome), count)
         # What must stay 0 has to be there at 0: its first rise is not seen of what was not.
-        violations = {each.target.partition: 0 for each in engine.snapshot() if each.ordered}
-        violations |= engine.violations.copy()
+        violations = {each.target.partition: 0 for each in runtime.snapshot() if each.ordered}
+        violations |= runtime.violations.copy()
         for partition, count in violations.items():
             yield Figure("order_violations_total", (*names, str(partition)), count)
 

@@ -7,32 +7,39 @@ from collections.abc import Sequence
 from queue import Empty
 from time import monotonic
 
-from nsqsmart.client.consuming.workers import Boss, Inbox, Tally, flush_all, own_tally, turn_away
+from nsqsmart.client.consuming.workers import (
+    ConsumerRuntime,
+    Inbox,
+    ThreadCounts,
+    flush_all,
+    own_counts,
+    turn_away,
+)
 from nsqsmart.client.messages.message import Message
 from nsqsmart.net.write_buffer import Outbox
 
 
-class Puller:
+class PollQueue:
     """Keeps what the readers bring until somebody takes it."""
 
-    def __init__(self, boss: Boss) -> None:
-        self._boss = boss
-        self._most_attempts = boss.giving_up.most_attempts
+    def __init__(self, runtime: ConsumerRuntime) -> None:
+        self._runtime = runtime
+        self._most_attempts = runtime.dead_letters.most_attempts
         self._box = Inbox()
         self._inbox = self._box.queue
         self.dirty: deque[Outbox] = deque()
         self.gathering: Sequence[Message] = ()
-        self._tallies: dict[int, Tally] = {}
+        self._thread_counts: dict[int, ThreadCounts] = {}
         self._error: BaseException | None = None
 
     @property
-    def tallies(self) -> list[Tally]:
+    def thread_counts(self) -> list[ThreadCounts]:
         """The counts of every thread that has taken messages."""
-        return list(self._tallies.values())
+        return list(self._thread_counts.values())
 
     def is_handling(self) -> bool:
         """Whether the calling thread is in a ``with`` block of a message."""
-        return self._boss.holdings.is_busy_here()
+        return self._runtime.checked_out.is_busy_here()
 
     def start(self) -> None:
         """There are no threads."""
@@ -48,7 +55,7 @@ class Puller:
         Empty after *timeout*, or when the consumer was closed. Raises what ended it from inside.
         """
         until = None if timeout is None else monotonic() + timeout
-        tally = own_tally(self._tallies)
+        counts = own_counts(self._thread_counts)
         found: list[Message] = []
         while len(found) < most:
             try:
@@ -57,7 +64,7 @@ class Puller:
                 break
             if message is None:
                 break
-            if self._is_for_handling(message, tally):
+            if self._is_for_handling(message, counts):
                 found.append(message)
         if not found and self._error is not None:
             raise self._error
@@ -65,22 +72,22 @@ class Puller:
 
     def dismiss(self) -> None:
         """Give back what nobody has taken, and wake those who wait."""
-        tally = own_tally(self._tallies)
+        counts = own_counts(self._thread_counts)
         try:
             while True:
                 message = self._inbox.get_nowait()
                 if message is not None:
-                    turn_away(message, tally)
+                    turn_away(message, counts)
         except Empty:
             self._box.end(1)
 
     def drop(self, source: object) -> None:
         """From a reader that has ended: its messages are not handled."""
-        self._box.drop(source, own_tally(self._tallies))
+        self._box.drop(source, own_counts(self._thread_counts))
 
     def join(self, deadline: float) -> list[Message]:
         """Wait for the ``with`` blocks; the messages of those that still run at *deadline*."""
-        return self._boss.holdings.wait_idle(deadline)
+        return self._runtime.checked_out.wait_idle(deadline)
 
     def end(self, error: BaseException | None) -> None:
         """Wake those who wait; *error* is for them."""
@@ -102,12 +109,12 @@ class Puller:
             self._inbox.put(None)  # for the next one who waits
         return message
 
-    def _is_for_handling(self, message: Message, tally: Tally) -> bool:
-        if self._boss.draining or message.expired:
-            turn_away(message, tally)
+    def _is_for_handling(self, message: Message, counts: ThreadCounts) -> bool:
+        if self._runtime.draining or message.expired:
+            turn_away(message, counts)
             return False
         # As detach() does, without making anything for each message.
-        message._arrival.holder = message._subscription.hold(message)
+        message._read_batch.holder = message._subscription.hold(message)
         if message._life is not None:
             message._life.note("started")
         if message.attempts > self._most_attempts:

@@ -16,10 +16,10 @@ from dataclasses import replace
 from time import monotonic
 from typing import Protocol, cast
 
-from nsqsmart.client.consuming.workers import Crew, Staff, count_held, in_hands
-from nsqsmart.client.messages.checked_out import Holdings
+from nsqsmart.client.consuming.workers import Dispatcher, WorkerPool, count_held, in_hands
+from nsqsmart.client.messages.checked_out import CheckedOut
 from nsqsmart.client.messages.message import Message
-from nsqsmart.client.shared.log_fields import facts
+from nsqsmart.client.shared.log_fields import log_fields
 from nsqsmart.client.subscribing.subscription import Subscription
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.net.ticker import Ticker
@@ -89,8 +89,8 @@ class Consumption(Protocol):
     channel: str
     config: ConsumerConfig
     ticker: Ticker
-    crew: Staff
-    holdings: Holdings
+    dispatcher: Dispatcher
+    checked_out: CheckedOut
     watching: bool
     """Whether results matter to the backoff just now; the regulator sets it."""
 
@@ -109,7 +109,7 @@ class _Member:
         self.lowered_until = 0.0  # so long it may still be sent as much
 
 
-class Regulator:
+class RdyController:
     """Brings every live subscription's RDY to the level that the policy wants.
 
     ``resting``: nothing moves, and :meth:`wake` is to be called when messages come.
@@ -120,7 +120,9 @@ class Regulator:
         self._consumption = consumption
         self.paused = self._stopped = False
         # Exactly a Crew: batches gather, and are best sent as many at once as there may be.
-        self._adaptive = config.rdy_mode == "adaptive" and type(consumption.crew) is Crew
+        self._adaptive = (
+            config.rdy_mode == "adaptive" and type(consumption.dispatcher) is WorkerPool
+        )
         self.resting = self._adaptive
         self._lock = threading.Lock()  # guards the nine below
         self.due: float | None = None  # when the pause after failures ends, or has ended
@@ -155,7 +157,7 @@ class Regulator:
     def add(self, subscription: Subscription) -> None:
         """RDY for the new one, less for the others."""
         with self._lock:
-            ordered = subscription.wish.ordered
+            ordered = subscription.request.ordered
             if ordered != self._limits.one_each:
                 self._begin_anew(one_each=ordered)
             self._members[subscription] = _Member()
@@ -194,7 +196,7 @@ class Regulator:
         if changed:
             self._apply()
             if due is not None:
-                about = facts(where.topic, channel=where.channel)
+                about = log_fields(where.topic, channel=where.channel)
                 log.warning("%s/%s backs off for %.1f s", *about.values(), due - now, extra=about)
                 where.ticker.at(due, self._end_backoff)
 
@@ -217,7 +219,7 @@ class Regulator:
 
     def is_starved(self) -> bool:
         """Whether handlers and callers hold nearly all of a connection's share."""
-        held = count_held(self._consumption.crew, self._consumption.holdings)
+        held = count_held(self._consumption.dispatcher, self._consumption.checked_out)
         return self._is_used_up(lambda each: held[each])
 
     def is_full(self) -> bool:
@@ -313,7 +315,7 @@ class Regulator:
 
     def _in_hand(self) -> list[Message]:
         """What handlers run on, and what the application holds."""
-        return in_hands(self._consumption.crew, self._consumption.holdings)
+        return in_hands(self._consumption.dispatcher, self._consumption.checked_out)
 
     # What the ticker calls.
 

@@ -13,28 +13,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from nsqsmart.client.consuming.rdy_controller import Regulator
+from nsqsmart.client.consuming.rdy_controller import RdyController
 from nsqsmart.client.consuming.timers import Rounds
-from nsqsmart.client.consuming.workers import Recruit, busy_readers, in_hands
-from nsqsmart.client.messages.checked_out import Holdings, Timeouts
-from nsqsmart.client.messages.dead_letters import GivingUp
+from nsqsmart.client.consuming.workers import MakeDispatcher, busy_readers, in_hands
+from nsqsmart.client.messages.checked_out import CheckedOut, Timeouts
+from nsqsmart.client.messages.dead_letters import DeadLetters
 from nsqsmart.client.messages.message import Message
 from nsqsmart.client.shared.directory import Directory
-from nsqsmart.client.shared.log_fields import Seldom, facts, facts_at
+from nsqsmart.client.shared.log_fields import LogThrottle, log_fields, subscription_fields
 from nsqsmart.client.shared.metrics import Health, make_meter
 from nsqsmart.client.subscribing.ordered_delivery import report_violation
 from nsqsmart.client.subscribing.request import (
     Assumptions,
-    Wish,
+    SubscribeRequest,
     check_ordered,
     greeting_for,
     is_mismatch,
     is_moved,
     permanent_error,
 )
-from nsqsmart.client.subscribing.start_position import Standings
+from nsqsmart.client.subscribing.start_position import ChannelPositions
 from nsqsmart.client.subscribing.subscription import Subscription
-from nsqsmart.client.subscribing.supervisor import Keeper, Place, place_of
+from nsqsmart.client.subscribing.supervisor import Place, SubscriptionSupervisor, subscription_key
 from nsqsmart.config import ConsumerConfig, Endpoint
 from nsqsmart.errors import (
     ClientClosed,
@@ -45,7 +45,7 @@ from nsqsmart.errors import (
     ServerError,
     SubscribeError,
 )
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.http.lookup import READ
 from nsqsmart.net.reader import RdyIgnored
@@ -90,36 +90,38 @@ class CloseReport:
         return not self.abandoned
 
 
-def drain(engine: Engine, deadline: float) -> CloseReport:
-    """End *engine* before *deadline* (monotonic seconds)."""
-    engine.begin_drain()
-    engine.keeper.close(deadline)
-    subscriptions = engine.snapshot()
-    _stop_deliveries(engine, subscriptions, deadline)
-    engine.crew.dismiss()
-    abandoned = engine.crew.join(deadline)
+def drain(runtime: RunningConsumer, deadline: float) -> CloseReport:
+    """End *runtime* before *deadline* (monotonic seconds)."""
+    runtime.begin_drain()
+    runtime.supervisor.close(deadline)
+    subscriptions = runtime.snapshot()
+    _stop_deliveries(runtime, subscriptions, deadline)
+    runtime.dispatcher.dismiss()
+    abandoned = runtime.dispatcher.join(deadline)
     for message in abandoned:
         message._give_back()
-    engine.holdings.give_back()
+    runtime.checked_out.give_back()
     for subscription in subscriptions:
-        if subscription.lane:
+        if subscription.ordering:
             # Heads that have failed since.
-            subscription.lane.release_held()
-    engine.giving_up.close(deadline)
+            subscription.ordering.release_held()
+    runtime.dead_letters.close(deadline)
     # However many do not end, they are waited for together.
     patience = max(deadline, monotonic() + _CLOSE_WAIT)
     for subscription in subscriptions:
         subscription.send_all(patience)
-    engine.ticker.close(patience)
-    left = {*engine.snapshot(), *subscriptions}
+    runtime.ticker.close(patience)
+    left = {*runtime.snapshot(), *subscriptions}
     for subscription in left:
         subscription.hang_up()
     for subscription in left:
         subscription.join(patience)
-    return report(engine, tuple(message.id for message in abandoned))
+    return report(runtime, tuple(message.id for message in abandoned))
 
 
-def _stop_deliveries(engine: Engine, subscriptions: list[Subscription], deadline: float) -> None:
+def _stop_deliveries(
+    runtime: RunningConsumer, subscriptions: list[Subscription], deadline: float
+) -> None:
     """CLS, and wait for its answer: then nothing can reach the inbox behind the last worker."""
     for subscription in subscriptions:
         if subscription.outbox:
@@ -127,55 +129,55 @@ def _stop_deliveries(engine: Engine, subscriptions: list[Subscription], deadline
         else:
             # Still being dialled: nobody waits for that.
             subscription.hang_up()
-    busy = busy_readers(engine.crew, engine.config.workers)
+    busy = busy_readers(runtime.dispatcher, runtime.config.workers)
     patience = min(deadline, monotonic() + _CLOSE_WAIT)
     for subscription in subscriptions:
         # Who is busy reads the answer when its handler has ended, which may last.
         until = deadline if subscription in busy else patience
         subscription.close_wait.wait(max(0.0, until - monotonic()))
-        if subscription.lane:
-            subscription.lane.release_held()
+        if subscription.ordering:
+            subscription.ordering.release_held()
 
 
-def report(engine: Engine, abandoned: tuple[bytes, ...] = ()) -> CloseReport:
+def report(runtime: RunningConsumer, abandoned: tuple[bytes, ...] = ()) -> CloseReport:
     """The counts so far."""
-    tallies, holdings = engine.crew.tallies, engine.holdings
+    thread_counts, checked_out = runtime.dispatcher.thread_counts, runtime.checked_out
     return CloseReport(
-        sum(tally.finished for tally in tallies) + holdings.finished,
-        sum(tally.requeued for tally in tallies) + holdings.requeued,
-        sum(tally.failed for tally in tallies),
+        sum(counts.finished for counts in thread_counts) + checked_out.finished,
+        sum(counts.requeued for counts in thread_counts) + checked_out.requeued,
+        sum(counts.failed for counts in thread_counts),
         abandoned,
-        engine.giving_up.given_up,
-        engine.standings.channels_lost,
-        engine.timeouts.count,
+        runtime.dead_letters.given_up,
+        runtime.channel_positions.channels_lost,
+        runtime.timeouts.count,
     )
 
 
-class Engine:
+class RunningConsumer:
     """Everything that lives from start() to close() of one Consumer, in one process.
 
-    *recruit* makes its staff; *on_stop* is called, from any thread, when something ends it from
-    inside.
+    *make_dispatcher* makes its dispatcher; *on_stop* is called, from any thread, when something
+    ends it from inside.
     """
 
     def __init__(
         self,
         names: tuple[str, str],
-        recruit: Recruit,
+        make_dispatcher: MakeDispatcher,
         endpoint: Endpoint,
         config: ConsumerConfig,
-        giving_up: GivingUp,
+        dead_letters: DeadLetters,
         on_stop: Callable[[BaseException], None],
     ) -> None:
         self.topic, self.channel = names
         self.config = config
-        self.giving_up = giving_up
+        self.dead_letters = dead_letters
         self._beginning = threading.Lock()  # all threads begin before the drain, or none does
         self.draining = False
         self.watching = False
         self.reached = False
         self.late_answers = 0
-        self._refusals = Seldom()
+        self._refusals = LogThrottle()
         self.violations: Counter[int | None] = Counter()
         """Messages out of order, by partition."""
         self._on_stop = on_stop
@@ -188,17 +190,17 @@ class Engine:
         self._answered = 0
         self._shared_until = 0.0
         self._started = False
-        self._lasting: dict[Place, Seldom] = {}
+        self._lasting: dict[Place, LogThrottle] = {}
         self._first_error: SubscribeError | None = None
-        self.directory = Directory(endpoint, config, READ, Wires())
-        self.keeper = Keeper(self.directory, self.topic, self._subscribe)
-        self.holdings = Holdings(self)
-        self.standings = Standings(config)
+        self.directory = Directory(endpoint, config, READ, CancelScope())
+        self.supervisor = SubscriptionSupervisor(self.directory, self.topic, self._subscribe)
+        self.checked_out = CheckedOut(self)
+        self.channel_positions = ChannelPositions(config)
         self.timeouts = Timeouts()
-        self.crew = recruit(self)
+        self.dispatcher = make_dispatcher(self)
         self._rounds = Rounds(self)
         self.ticker = Ticker(f"ticker-{self.topic}", self._rounds.sweep, _ACK_AGE)
-        self.regulator = Regulator(self)
+        self.rdy_controller = RdyController(self)
         self._meter = make_meter(config)
 
     def start(self) -> None:
@@ -211,10 +213,10 @@ class Engine:
         with self._beginning:
             if self.draining:
                 raise ClientClosed("the Consumer was closed")
-            self.crew.start()
+            self.dispatcher.start()
             self.ticker.start()
             self._rounds.start()
-            self.keeper.start()
+            self.supervisor.start()
         deadline = monotonic() + self.config.dial_timeout
         with self._changed:
             while not (self.draining or self._first_error or self._all_answered()):
@@ -224,14 +226,14 @@ class Engine:
                 self._changed.wait(min(left, 0.1))
             if self._first_error is not None:
                 raise self._first_error
-        if self.keeper.topology:
-            check_ordered(self.keeper.topology, self.config)
+        if self.supervisor.topology:
+            check_ordered(self.supervisor.topology, self.config)
         self._started = True
 
     def _all_answered(self) -> bool:
-        topology = self.keeper.topology
+        topology = self.supervisor.topology
         if topology is None:
-            return self.keeper.failure is not None
+            return self.supervisor.failure is not None
         return self._answered >= len(topology.targets)
 
     def _subscribe(self, target: Target, topology: Topology) -> Subscription:
@@ -239,17 +241,17 @@ class Engine:
         extended = self._assumed.is_extended(topology)
         if extended not in self._greetings:
             self._greetings[extended] = greeting_for(self.config, extended=extended)
-        wish = Wish(
+        request = SubscribeRequest(
             self.topic, self.channel, target, ordered, self._greetings[extended], self.config
         )
-        subscription = Subscription(wish, self)
+        subscription = Subscription(request, self)
         with self._changed:
             first = not self._shared_until
             if first:
                 self._shared_until = monotonic() + _FIRST_SHARES
             self.subscriptions.add(subscription)
         if first:
-            self.ticker.at(self._shared_until, self.regulator.expect)
+            self.ticker.at(self._shared_until, self.rdy_controller.expect)
         subscription.start()
         return subscription
 
@@ -257,17 +259,19 @@ class Engine:
 
     def on_subscribed(self, subscription: Subscription) -> None:
         """The server said OK to SUB."""
-        log.info("subscribed to %s", subscription.describe(), extra=facts_at(subscription))
-        self.keeper.established(subscription)
+        log.info(
+            "subscribed to %s", subscription.describe(), extra=subscription_fields(subscription)
+        )
+        self.supervisor.established(subscription)
         self._rounds.check_touches(subscription)
         with self._changed:
             self.reached = True
-            self.troubles.pop(place_of(subscription.target), None)
+            self.troubles.pop(subscription_key(subscription.target), None)
             self._answered += 1
             self._changed.notify_all()
-        if self.keeper.topology:
-            self.regulator.expect(len(self.keeper.topology.targets), self._shared_until)
-        self.regulator.add(subscription)
+        if self.supervisor.topology:
+            self.rdy_controller.expect(len(self.supervisor.topology.targets), self._shared_until)
+        self.rdy_controller.add(subscription)
 
     def on_ended(self, subscription: Subscription, reason: NsqError) -> None:
         """Give its share to the others, and have it dialled again."""
@@ -279,7 +283,7 @@ class Engine:
         if began and self._meter is not None:
             self._meter.connection_closed(subscription.target.name, self._why(reason))
         with self._changed:
-            self.troubles[place_of(subscription.target)] = reason
+            self.troubles[subscription_key(subscription.target)] = reason
             self.subscriptions.discard(subscription)
             if subscription.reader:
                 self._received_before += subscription.reader.received
@@ -287,13 +291,13 @@ class Engine:
                 self._answered += 1
                 self._first_error = self._first_error or error
             self._changed.notify_all()
-        self.regulator.remove(subscription)
+        self.rdy_controller.remove(subscription)
         # The next connection of an ordered partition waits for what is in hand.
-        self.holdings.drop_expired()
+        self.checked_out.drop_expired()
         if isinstance(reason, RdyIgnored):
             # With workers that are stuck those of each connection would gather.
-            self.crew.drop(subscription)
-        self.keeper.lost(subscription, moved=is_moved(reason) or is_mismatch(reason))
+            self.dispatcher.drop(subscription)
+        self.supervisor.lost(subscription, moved=is_moved(reason) or is_mismatch(reason))
         if isinstance(error, NotAuthorized):
             self._on_stop(error)
 
@@ -304,10 +308,12 @@ class Engine:
         text = "%s ended: %s"
         # The first refusal is what start() raises.
         if lasting and self._started:
-            told = self._lasting.setdefault(place_of(subscription.target), Seldom())
+            told = self._lasting.setdefault(subscription_key(subscription.target), LogThrottle())
             level = logging.DEBUG if told.tell() is None else logging.ERROR
             text = "cannot subscribe to %s: %s; this will not pass by itself"
-        log.log(level, text, subscription.describe(), reason, extra=facts_at(subscription))
+        log.log(
+            level, text, subscription.describe(), reason, extra=subscription_fields(subscription)
+        )
 
     def _why(self, reason: NsqError) -> str:
         """One of the reasons of :data:`nsqsmart.metrics.CLOSED`."""
@@ -317,21 +323,21 @@ class Engine:
 
     def deliver(self, messages: list[Message]) -> None:
         """To the workers."""
-        if self.regulator.resting:
-            self.regulator.wake()
-        self.crew.deliver(messages)
+        if self.rdy_controller.resting:
+            self.rdy_controller.wake()
+        self.dispatcher.deliver(messages)
 
     def on_refusal(self, error: ServerError) -> None:
         """An answer came too late for the server; it will deliver the message again."""
         self.late_answers += 1
         if (times := self._refusals.tell()) is not None:
-            about = facts(self.topic, channel=self.channel)
+            about = log_fields(self.topic, channel=self.channel)
             text = "%s: %s (%d refused since the last line)"
             log.info(text, self.topic, error, times, extra=about)
 
     def on_dirty(self, outbox: Outbox) -> None:
         """Acknowledgements wait: a worker out of work, or the ticker, will send them."""
-        self.crew.dirty.append(outbox)
+        self.dispatcher.dirty.append(outbox)
         self.ticker.nudge()
 
     def at(self, when: float, call: Callable[[], None]) -> None:
@@ -347,7 +353,7 @@ class Engine:
 
     def on_result(self, message: Message, *, ok: bool) -> None:
         """A result that may move the backoff."""
-        self.regulator.on_result(message, ok=ok)
+        self.rdy_controller.on_result(message, ok=ok)
 
     def on_fatal(self, error: BaseException) -> None:
         """A handler wants the process to end."""
@@ -357,15 +363,15 @@ class Engine:
 
     def pause(self, paused: bool) -> None:  # noqa: FBT001 - it is the only thing said
         """RDY 0 everywhere, or what it would be."""
-        self.regulator.pause(paused)
+        self.rdy_controller.pause(paused)
 
     def set_max_in_flight(self, count: int) -> None:
         """Share out *count* from now on."""
-        self.regulator.set_max_in_flight(count)
+        self.rdy_controller.set_max_in_flight(count)
 
     def is_starved(self) -> bool:
         """Whether handlers and callers hold nearly all of a connection's share."""
-        return self.regulator.is_starved()
+        return self.rdy_controller.is_starved()
 
     @property
     def order_violations(self) -> int:
@@ -390,30 +396,30 @@ class Engine:
         RDY 0 is first: workers give back what they have not begun with as soon as it drains, and
         what is given back under an open RDY comes again at once.
         """
-        self.regulator.stop()
+        self.rdy_controller.stop()
         with self._beginning:
             self.draining = True
 
 
-def health(engine: Engine) -> Health:
+def health(runtime: RunningConsumer) -> Health:
     """What it knows by itself; asks nobody."""
-    topology, failure = engine.keeper.topology, engine.keeper.failure
-    live = {place_of(each.target) for each in engine.snapshot() if each.live}
+    topology, failure = runtime.supervisor.topology, runtime.supervisor.failure
+    live = {subscription_key(each.target) for each in runtime.snapshot() if each.live}
     reasons = [str(failure)] if failure else []
     targets = topology.targets if topology else ()
     if topology and not targets and not failure:
-        reasons.append(f"no nsqd has topic {engine.topic!r}")
+        reasons.append(f"no nsqd has topic {runtime.topic!r}")
     for target in targets:
-        if (place := place_of(target)) not in live:
+        if (place := subscription_key(target)) not in live:
             where = target.name if target.partition is None else f"partition {target.partition}"
-            reasons.append(f"{where}: {engine.troubles.get(place, 'not subscribed yet')}")
-    late = engine.timeouts.reason(in_hands(engine.crew, engine.holdings))
+            reasons.append(f"{where}: {runtime.troubles.get(place, 'not subscribed yet')}")
+    late = runtime.timeouts.reason(in_hands(runtime.dispatcher, runtime.checked_out))
     reasons += [late] if late else []
-    if engine.regulator.paused:
+    if runtime.rdy_controller.paused:
         reasons.append("paused")
-    elif engine.watching:
+    elif runtime.watching:
         reasons.append("backs off after failures")
-    if not engine.reached:
+    if not runtime.reached:
         return Health("discovering", tuple(reasons))
     if not live:
         return Health("failing", tuple(reasons))

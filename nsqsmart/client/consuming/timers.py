@@ -7,9 +7,9 @@ from contextlib import suppress
 from time import monotonic
 from typing import Protocol
 
-from nsqsmart.client.consuming.workers import Staff, busy_readers, in_hands
-from nsqsmart.client.messages.checked_out import Holdings, Timeouts
-from nsqsmart.client.shared.log_fields import facts_at
+from nsqsmart.client.consuming.workers import Dispatcher, busy_readers, in_hands
+from nsqsmart.client.messages.checked_out import CheckedOut, Timeouts
+from nsqsmart.client.shared.log_fields import subscription_fields
 from nsqsmart.client.subscribing.subscription import Subscription
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import AlreadyResponded
@@ -23,8 +23,8 @@ class Ground(Protocol):
 
     config: ConsumerConfig
     ticker: Ticker
-    crew: Staff
-    holdings: Holdings
+    dispatcher: Dispatcher
+    checked_out: CheckedOut
     timeouts: Timeouts
 
     def snapshot(self) -> list[Subscription]:
@@ -62,13 +62,13 @@ class Rounds:
                 every,
                 subscription.describe(),
                 subscription.msg_timeout,
-                extra=facts_at(subscription),
+                extra=subscription_fields(subscription),
             )
 
     def _watch(self) -> None:
         """End silent connections, and keep alive those whose reader is busy with a handler."""
         ground, now = self._ground, monotonic()
-        busy = busy_readers(ground.crew, ground.config.workers)
+        busy = busy_readers(ground.dispatcher, ground.config.workers)
         for subscription in ground.snapshot():
             if subscription in busy:
                 # What comes meanwhile is not read: that is no silence of the server.
@@ -77,15 +77,15 @@ class Rounds:
             if not ground.config.workers and subscription.outbox:
                 # The handler runs on the reader's thread, which cannot answer meanwhile.
                 subscription.outbox.answer_heartbeat()
-        ground.timeouts.look(in_hands(ground.crew, ground.holdings))
-        ground.holdings.drop_expired()
+        ground.timeouts.look(in_hands(ground.dispatcher, ground.checked_out))
+        ground.checked_out.drop_expired()
         interval = ground.config.heartbeat_interval or 30.0
         ground.ticker.at(now + interval / 2, self._watch)
 
     def _touch(self, every: float) -> None:
         """TOUCH what handlers run on, as long as the server lets its time grow."""
-        for tally in self._ground.crew.tallies:
-            for message in tally.in_hand():
+        for counts in self._ground.dispatcher.thread_counts:
+            for message in counts.in_hand():
                 if not message.answered and message.deadline < message._latest:
                     with suppress(AlreadyResponded):
                         message.touch()

@@ -13,11 +13,11 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Protocol
 
-from nsqsmart.client.messages.checked_out import Holdings
-from nsqsmart.client.messages.dead_letters import GivingUp
+from nsqsmart.client.messages.checked_out import CheckedOut
+from nsqsmart.client.messages.dead_letters import DeadLetters
 from nsqsmart.client.messages.message import Handler, Message
-from nsqsmart.client.messages.results import Requeue, Results, wish_of
-from nsqsmart.client.shared.log_fields import facts_of
+from nsqsmart.client.messages.results import Requeue, Results, requeue_for
+from nsqsmart.client.shared.log_fields import message_fields
 from nsqsmart.client.shared.process import end_child
 from nsqsmart.errors import AlreadyResponded
 from nsqsmart.net.threads import Thread, spawn
@@ -26,14 +26,14 @@ from nsqsmart.net.write_buffer import Outbox
 log = logging.getLogger("nsqsmart")
 
 
-class Boss(Protocol):
+class ConsumerRuntime(Protocol):
     """What the crew tells its consumer, and what it looks up there."""
 
     draining: bool
     watching: bool
     """Whether results matter to the backoff just now."""
-    holdings: Holdings
-    giving_up: GivingUp
+    checked_out: CheckedOut
+    dead_letters: DeadLetters
 
     def is_starved(self) -> bool:
         """Whether handlers and callers hold nearly all of a connection's share."""
@@ -45,7 +45,7 @@ class Boss(Protocol):
         """A handler raised SystemExit or KeyboardInterrupt: stop, and raise it from run()."""
 
 
-class Tally:
+class ThreadCounts:
     """Counts of one thread that runs the handler; only that thread writes them."""
 
     __slots__ = ("batch", "current", "expired", "failed", "finished", "requeued")
@@ -63,10 +63,10 @@ class Tally:
         return [] if current is None else [current]
 
 
-def own_tally(tallies: dict[int, Tally]) -> Tally:
-    """The one of the calling thread among *tallies*, by thread; made if it is the first time."""
+def own_counts(thread_counts: dict[int, ThreadCounts]) -> ThreadCounts:
+    """Counts of the calling thread, from *thread_counts* by thread; made the first time."""
     thread = threading.get_ident()
-    return tallies.get(thread) or tallies.setdefault(thread, Tally())
+    return thread_counts.get(thread) or thread_counts.setdefault(thread, ThreadCounts())
 
 
 class Inbox:
@@ -86,7 +86,7 @@ class Inbox:
             for _ in range(times):
                 self.queue.put(None)
 
-    def drop(self, source: object, tally: Tally) -> None:
+    def drop(self, source: object, counts: ThreadCounts) -> None:
         """Turn away what has come from *source*, which is over: it will be delivered again.
 
         One of an ordered partition stays: it is the only one, and its turn goes with it.
@@ -97,20 +97,20 @@ class Inbox:
             with suppress(Empty):
                 for _ in range(self.queue.qsize()):
                     message = self.queue.get_nowait()
-                    if message is None or message._lane or message._subscription is not source:
+                    if message is None or message._ordering or message._subscription is not source:
                         kept.append(message)
                     else:
                         dropped.append(message)
             for each in kept:
                 self.queue.put(each)
         for message in dropped:
-            tally.expired += 1
+            counts.expired += 1
             message._answer = False
             message.body = b""  # its place may be remembered for long
             message._subscription.forget(message)
 
 
-class Staff(Protocol):
+class Dispatcher(Protocol):
     """Who takes the messages of a consumer: a crew with a handler, or the application itself."""
 
     dirty: deque[Outbox]
@@ -119,7 +119,7 @@ class Staff(Protocol):
     """What is gathered for a batch that has not begun."""
 
     @property
-    def tallies(self) -> list[Tally]:
+    def thread_counts(self) -> list[ThreadCounts]:
         """The counts of every thread."""
 
     def is_handling(self) -> bool:
@@ -144,17 +144,17 @@ class Staff(Protocol):
         """The consumer has ended; *error* if from inside."""
 
 
-def turn_away(message: Message, tally: Tally) -> None:
+def turn_away(message: Message, counts: ThreadCounts) -> None:
     """Not handled: it has expired, or the consumer drains and gives it back."""
     if message.expired:
-        tally.expired += 1
+        counts.expired += 1
         message._answer = False
         message._subscription.forget(message)
     else:
         message._give_back()
-        tally.requeued += 1
-    if message._lane is not None:
-        message._lane.done(message, finished=False)
+        counts.requeued += 1
+    if message._ordering is not None:
+        message._ordering.done(message, finished=False)
 
 
 def flush_all(dirty: deque[Outbox]) -> None:
@@ -167,67 +167,69 @@ def flush_all(dirty: deque[Outbox]) -> None:
         outbox.flush()
 
 
-def in_hands(staff: Staff, holdings: Holdings) -> list[Message]:
+def in_hands(dispatcher: Dispatcher, checked_out: CheckedOut) -> list[Message]:
     """What handlers run on, and what the application holds."""
-    running = [message for tally in staff.tallies for message in tally.in_hand()]
+    running = [message for counts in dispatcher.thread_counts for message in counts.in_hand()]
     # A handler that has just detached one still runs.
-    return list(dict.fromkeys(running + holdings.held()))
+    return list(dict.fromkeys(running + checked_out.held()))
 
 
-def count_held(staff: Staff, holdings: Holdings) -> Counter[object]:
+def count_held(dispatcher: Dispatcher, checked_out: CheckedOut) -> Counter[object]:
     """How many messages handlers and the application hold, by subscription; none that waits."""
-    held = holdings.counts()
-    for tally in staff.tallies:
+    held = checked_out.counts()
+    for counts in dispatcher.thread_counts:
         # What a handler has detached is counted already.
         held.update(
             each._subscription
-            for each in tally.in_hand()
+            for each in counts.in_hand()
             if not each.answered and each._holder is None
         )
-    held.update(each._subscription for each in staff.gathering)
+    held.update(each._subscription for each in dispatcher.gathering)
     return held
 
 
-def busy_readers(staff: Staff, workers: int) -> set[object]:
+def busy_readers(dispatcher: Dispatcher, workers: int) -> set[object]:
     """The subscriptions whose reader hears nothing: with ``workers=0`` it runs the handler."""
     if workers:
         return set()
-    return {message._subscription for tally in staff.tallies for message in tally.in_hand()}
+    return {
+        message._subscription for counts in dispatcher.thread_counts for message in counts.in_hand()
+    }
 
 
-Recruit = Callable[[Boss], Staff]
+MakeDispatcher = Callable[[ConsumerRuntime], Dispatcher]
 """Makes the staff of a consumer that starts."""
 
 
-class Crew:
+class WorkerPool:
     """*workers* threads that run *handler*; with 0 the reader's thread runs it."""
 
-    def __init__(self, handler: Handler, boss: Boss, workers: int) -> None:
+    def __init__(self, handler: Handler, runtime: ConsumerRuntime, workers: int) -> None:
         self._handler = handler
-        self._boss = boss
+        self._runtime = runtime
         self._workers = workers
         self._process = os.getpid()
         self._threads: list[Thread] = []
         self._results = Results()
-        self._most_attempts = boss.giving_up.most_attempts
+        self._most_attempts = runtime.dead_letters.most_attempts
         self._box = Inbox()
         self.inbox = self._box.queue
         self.dirty: deque[Outbox] = deque()
         self.gathering: Sequence[Message] = ()
-        self._tallies: dict[int, Tally] = {}
+        self._thread_counts: dict[int, ThreadCounts] = {}
         self._dismissed = False
         self.replaced = 0
         """Workers that died and have a successor."""
 
     @property
-    def tallies(self) -> list[Tally]:
+    def thread_counts(self) -> list[ThreadCounts]:
         """The counts of every thread that has run the handler."""
-        return list(self._tallies.values())
+        return list(self._thread_counts.values())
 
     def is_handling(self) -> bool:
         """Whether the calling thread is inside the handler."""
-        tally = self._tallies.get(threading.get_ident())
-        return tally is not None and tally.current is not None
+        counts = self._thread_counts.get(threading.get_ident())
+        return counts is not None and counts.current is not None
 
     def start(self) -> None:
         """Start the threads."""
@@ -256,7 +258,7 @@ class Crew:
             for message in messages:
                 put(message)
             return
-        self._handle_all(messages, self._tally())
+        self._handle_all(messages, self._own_counts())
         self._flush()
 
     def dismiss(self) -> None:
@@ -266,29 +268,29 @@ class Crew:
 
     def drop(self, source: object) -> None:
         """From a reader that has ended: its messages are not handled."""
-        self._box.drop(source, self._tally())
+        self._box.drop(source, self._own_counts())
 
     def join(self, deadline: float) -> list[Message]:
         """Wait for the workers; the messages whose handlers still run at *deadline*."""
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))
-        return [message for tally in self.tallies for message in tally.in_hand()]
+        return [message for counts in self.thread_counts for message in counts.in_hand()]
 
     def end(self, error: BaseException | None) -> None:
         """Nobody waits here."""
 
-    def _tally(self) -> Tally:
+    def _own_counts(self) -> ThreadCounts:
         """The counts of the calling thread."""
-        return own_tally(self._tallies)
+        return own_counts(self._thread_counts)
 
     def _work(self) -> None:
-        tally = self._tally()
+        counts = self._own_counts()
         while True:
             try:
-                self._handle_all(self._incoming(), tally)
+                self._handle_all(self._incoming(), counts)
             except BaseException as error:
-                message = _let_go(tally)
+                message = _let_go(counts)
                 if not isinstance(error, Exception):
                     raise
                 log.exception("a worker failed on %r", message)
@@ -310,60 +312,60 @@ class Crew:
     def _flush(self) -> None:
         flush_all(self.dirty)
 
-    def _handle_all(self, messages: Iterable[Message], tally: Tally) -> None:
+    def _handle_all(self, messages: Iterable[Message], counts: ThreadCounts) -> None:
         """Nearly every message comes by here: what is rare is done elsewhere."""
-        boss, handler, most = self._boss, self._handler, self._most_attempts
+        runtime, handler, most = self._runtime, self._handler, self._most_attempts
         # One look at the clock a message. Before a handler it may be that behind the last one: what
         # came since then has not waited.
         now = monotonic()
         for message in messages:
-            tally.current = message
-            arrival = message._arrival
-            ack = arrival.ack
-            rare = message._rare is not None or message.attempts > most or boss.draining
-            if rare or ack is None or now >= arrival.deadline:
-                self._handle(message, tally)
+            counts.current = message
+            read_batch = message._read_batch
+            ack = read_batch.ack
+            rare = message._extras is not None or message.attempts > most or runtime.draining
+            if rare or ack is None or now >= read_batch.deadline:
+                self._handle(message, counts)
                 now = monotonic()
                 continue
             try:
                 result = handler(message)
             except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
-                self._failed(message, tally, error)
+                self._failed(message, counts, error)
                 now = monotonic()
             else:
                 now = monotonic()
                 if (
                     result is None
                     and message._answer is None
-                    and message._rare is None
-                    and now < arrival.deadline
+                    and message._extras is None
+                    and now < read_batch.deadline
                     and ack(message.id)
                 ):
                     message._answer = True
-                    tally.finished += 1
-                    if boss.watching:
-                        boss.on_result(message, ok=True)
+                    counts.finished += 1
+                    if runtime.watching:
+                        runtime.on_result(message, ok=True)
                 else:
-                    self._ended(message, tally, result)
-            tally.current = None
+                    self._ended(message, counts, result)
+            counts.current = None
 
-    def _handle(self, message: Message, tally: Tally) -> None:
+    def _handle(self, message: Message, counts: ThreadCounts) -> None:
         """One message, with all that can be."""
-        tally.current = message
-        if self._boss.draining or message.expired:
-            turn_away(message, tally)
-            tally.current = None
+        counts.current = message
+        if self._runtime.draining or message.expired:
+            turn_away(message, counts)
+            counts.current = None
             return
         try:
             result = self._handle_marked(message)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises is its answer
-            self._failed(message, tally, error)
+            self._failed(message, counts, error)
         else:
-            self._ended(message, tally, result)
-        tally.current = None
-        lane = message._lane
-        if lane is not None and message._holder is None:
-            lane.done(message, finished=message.finished)
+            self._ended(message, counts, result)
+        counts.current = None
+        ordering = message._ordering
+        if ordering is not None and message._holder is None:
+            ordering.done(message, finished=message.finished)
 
     def _handle_marked(self, message: Message) -> object:
         """The same for one that is traced or was touched, or has been tried too often."""
@@ -374,57 +376,57 @@ class Crew:
         message.skip()
         return None
 
-    def _ended(self, message: Message, tally: Tally, result: object) -> None:
+    def _ended(self, message: Message, counts: ThreadCounts, result: object) -> None:
         """The handler returned something, or has answered or detached *message* itself."""
         end_child(self._process)
-        wish = self._results.read(result)
-        if wish is not None:
-            self._requeue(message, tally, wish)
+        how = self._results.read(result)
+        if how is not None:
+            self._requeue(message, counts, how)
             return
         if message._holder is not None:
             return  # detached: whoever has it answers
         if not message.answered:
             message.finish()
         elif message._slows is not None:
-            tally.requeued += 1
+            counts.requeued += 1
             return
         if message.finished:
-            tally.finished += 1
+            counts.finished += 1
         else:
-            tally.expired += 1
-        if self._boss.watching:
-            self._boss.on_result(message, ok=True)
+            counts.expired += 1
+        if self._runtime.watching:
+            self._runtime.on_result(message, ok=True)
 
-    def _failed(self, message: Message, tally: Tally, error: BaseException) -> None:
+    def _failed(self, message: Message, counts: ThreadCounts, error: BaseException) -> None:
         end_child(self._process, error)
         if not isinstance(error, Requeue):
-            tally.failed += 1
-            said = facts_of(message)
+            counts.failed += 1
+            said = message_fields(message)
             log.error("handler failed on %r", message, exc_info=error, extra=said)
             if message._life is not None:
                 # Not its text, which may hold the body.
                 message._life.error = type(error).__name__
-        self._requeue(message, tally, wish_of(error))
+        self._requeue(message, counts, requeue_for(error))
         if not isinstance(error, Exception):
-            self._boss.on_fatal(error)
+            self._runtime.on_fatal(error)
 
-    def _requeue(self, message: Message, tally: Tally, wish: Requeue) -> None:
+    def _requeue(self, message: Message, counts: ThreadCounts, how: Requeue) -> None:
         if not message.answered:
             with suppress(AlreadyResponded):  # detached, and answered just now
-                message.requeue(wish.delay, backoff=wish.backoff)
-        elif wish.backoff and not message._slows:
-            self._boss.on_result(message, ok=False)
+                message.requeue(how.delay, backoff=how.backoff)
+        elif how.backoff and not message._slows:
+            self._runtime.on_result(message, ok=False)
         if message._holder is not None:
             return
-        tally.finished += message.finished
-        tally.requeued += not message.finished
+        counts.finished += message.finished
+        counts.requeued += not message.finished
 
 
-def _let_go(tally: Tally) -> Message | None:
+def _let_go(counts: ThreadCounts) -> Message | None:
     """What nobody can handle is the server's again; returns what it was."""
-    message, tally.current = tally.current, None
+    message, counts.current = counts.current, None
     if message is not None:
         message._give_back()
-        if message._lane is not None:
-            message._lane.done(message, finished=False)
+        if message._ordering is not None:
+            message._ordering.done(message, finished=False)
     return message

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Protocol
 
 from nsqsmart.client.messages.message import Message
-from nsqsmart.client.shared.log_fields import Seldom, facts_of
+from nsqsmart.client.shared.log_fields import LogThrottle, message_fields
 
 log = logging.getLogger("nsqsmart")
 
@@ -25,7 +25,7 @@ class Timeouts:
         self._lock = threading.Lock()  # guards the two below
         self._until = 0.0
         self.count = 0
-        self._seldom = Seldom()
+        self._throttle = LogThrottle()
 
     def look(self, messages: Iterable[Message]) -> None:
         """Note those of *messages*, which are in hand, whose time is up."""
@@ -35,14 +35,14 @@ class Timeouts:
 
     def note(self, message: Message) -> None:
         """The time of *message* is up. Noted once, however often it is found out."""
-        patience, note = message._subscription.msg_timeout, message._rarities
+        patience, note = message._subscription.msg_timeout, message._need_extras
         with self._lock:
             if note.timed_out:
                 return
             note.timed_out = True
             self.count += 1
             self._until = max(self._until, monotonic() + max(_LINGERS, 2 * patience))
-        if (times := self._seldom.tell()) is None:
+        if (times := self._throttle.tell()) is None:
             return
         log.warning(
             "%r was not answered in time, and the server delivers it again (%d such since the last "
@@ -51,7 +51,7 @@ class Timeouts:
             message,
             times,
             patience,
-            extra=facts_of(message),
+            extra=message_fields(message),
         )
 
     def reason(self, in_hand: Iterable[Message]) -> str | None:
@@ -71,7 +71,7 @@ class Listener(Protocol):
         """A result that may move the backoff."""
 
 
-class Holdings:
+class CheckedOut:
     """Who holds what: the first of answer, expiry and close has the message.
 
     An ordered message is never dropped here, however late: its partition goes on when it is
@@ -90,7 +90,7 @@ class Holdings:
         """From now on somebody else answers for *message*."""
         with self._changed:
             self._held.add(message)
-            source, counts = message._arrival.source, self._counts
+            source, counts = message._read_batch.source, self._counts
             counts[source] = counts.get(source, 0) + 1
 
     def begin(self, message: Message) -> None:
@@ -122,8 +122,8 @@ class Holdings:
             self._end_block(message)
         if message._slows is None and self._listener.watching:
             self._listener.on_result(message, ok=True)
-        if message._lane is not None:
-            message._lane.done(message, finished=message.finished)
+        if message._ordering is not None:
+            message._ordering.done(message, finished=message.finished)
 
     def counts(self) -> Counter[object]:
         """How many are held just now, by subscription."""
@@ -163,8 +163,8 @@ class Holdings:
                     ended.append(message)
         for message in ended:
             message._subscription.forget(message)
-            if message._lane is not None:
-                message._lane.done(message, finished=False)
+            if message._ordering is not None:
+                message._ordering.done(message, finished=False)
 
     def give_back(self) -> None:
         """At close: REQ 0 of all there is."""
@@ -177,7 +177,7 @@ class Holdings:
             message._give_back()
 
     def _is_over(self, message: Message) -> bool:
-        if message._lane is not None:
+        if message._ordering is not None:
             return not message._subscription.live and message not in self._busy
         return message.expired or not message._subscription.live
 
@@ -187,7 +187,7 @@ class Holdings:
 
     def _drop(self, message: Message) -> None:
         self._held.remove(message)
-        self._counts[message._arrival.source] -= 1
+        self._counts[message._read_batch.source] -= 1
 
     def _end_block(self, message: Message) -> None:
         if self._busy.pop(message, None) is not None:

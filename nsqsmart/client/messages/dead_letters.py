@@ -12,7 +12,7 @@ from typing import Protocol
 
 from nsqsmart.client.messages.message import Message
 from nsqsmart.client.messages.results import check_plain, did_not_run
-from nsqsmart.client.shared.log_fields import facts_of
+from nsqsmart.client.shared.log_fields import message_fields
 from nsqsmart.client.shared.receipt import Receipt
 from nsqsmart.config import ClientConfig, ConsumerConfig
 from nsqsmart.errors import ClientClosed, ConfigError
@@ -47,7 +47,7 @@ def _producers() -> Callable[..., Publisher]:
     return found
 
 
-def check_giving_up(config: ConsumerConfig, topic: str) -> None:
+def check_dead_letters(config: ConsumerConfig, topic: str) -> None:
     """Raise ConfigError or TypeError where messages of *topic* would be given up for nobody."""
     if config.on_giving_up is not None:
         check_plain("on_giving_up", config.on_giving_up)
@@ -61,7 +61,7 @@ def check_giving_up(config: ConsumerConfig, topic: str) -> None:
     _producers()
 
 
-class GivingUp:
+class DeadLetters:
     """Passes messages on to ``on_giving_up`` or ``dead_letter_topic``, then finishes them.
 
     The producer of the dead letters is made on first use, for *address*, as the consumer's.
@@ -82,7 +82,7 @@ class GivingUp:
             where = self._pass_on(message)
         except Exception as error:
             log.exception(
-                "%r could not be given up: it is requeued", message, extra=facts_of(message)
+                "%r could not be given up: it is requeued", message, extra=message_fields(message)
             )
             if message._life is not None:
                 message._life.error = type(error).__name__
@@ -91,7 +91,7 @@ class GivingUp:
             return False
         if message._life is not None:
             message._life.note("gave_up")
-        log.warning("%r is given up: %s", message, where, extra=facts_of(message))
+        log.warning("%r is given up: %s", message, where, extra=message_fields(message))
         with self._lock:
             self.given_up += 1
         return message.finished if message.answered else message.finish()

@@ -10,7 +10,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from nsqsmart.client.messages.results import Requeue, check_delay, wish_of
+from nsqsmart.client.messages.results import Requeue, check_delay, requeue_for
 from nsqsmart.client.shared.process import check_process
 from nsqsmart.client.shared.trace_log import Life
 from nsqsmart.errors import AlreadyResponded
@@ -61,7 +61,7 @@ class Source(Protocol[M_contra]):
     """The one that may answer."""
 
     @property
-    def lane(self) -> Queue[M_contra] | None:
+    def ordering(self) -> Queue[M_contra] | None:
         """None unless the subscription is ordered."""
 
     @property
@@ -93,7 +93,7 @@ class Source(Protocol[M_contra]):
         """Pass *message* on to who takes what cannot be handled, then FIN."""
 
 
-class Arrival(Generic[T]):
+class ReadBatch(Generic[T]):
     """One read of a subscription: its messages came together, and expire together.
 
     Attributes:
@@ -114,7 +114,7 @@ class Arrival(Generic[T]):
         self.deadline = source.heard_at + source.msg_timeout
 
 
-class Rarities(Generic[T]):
+class MessageExtras(Generic[T]):
     """What few messages need.
 
     Attributes:
@@ -151,34 +151,34 @@ class Message:
             ``positions=True``.
     """
 
-    # A consumer makes a million a second of them: what few messages need is in ``_rare``, what a
-    # whole read has in common in ``_arrival``.
-    __slots__ = ("_answer", "_arrival", "_rare", "attempts", "body", "id", "timestamp")
+    # A consumer makes a million a second of them: what few messages need is in ``_extras``, what a
+    # whole read has in common in ``_read_batch``.
+    __slots__ = ("_answer", "_extras", "_read_batch", "attempts", "body", "id", "timestamp")
 
     offset: int | None = None
     size: int | None = None
     _ext: bytes | None = None
 
     def __init__(
-        self, arrival: Arrival[Message], timestamp: int, attempts: int, id_: bytes, body: bytes
+        self, read_batch: ReadBatch[Message], timestamp: int, attempts: int, id_: bytes, body: bytes
     ) -> None:
-        self._arrival = arrival
+        self._read_batch = read_batch
         self.timestamp = timestamp
         self.attempts = attempts
         self.id = id_
         self.body = body
         self._answer: bool | None = None  # True: finished; False: answered, and not that way
-        self._rare: Rarities[Message] | None = None
+        self._extras: MessageExtras[Message] | None = None
 
     @property
     def _subscription(self) -> Source[Message]:
         """What it came from."""
-        return self._arrival.source
+        return self._read_batch.source
 
     @property
     def received_at(self) -> float:
         """When it came (monotonic seconds)."""
-        return self._arrival.at
+        return self._read_batch.at
 
     @property
     def answered(self) -> bool:
@@ -193,36 +193,36 @@ class Message:
     @property
     def _life(self) -> Life | None:
         """Where its events are logged; None unless it is traced."""
-        return self._rare.life if self._rare is not None else None
+        return self._extras.life if self._extras is not None else None
 
     @_life.setter
     def _life(self, life: Life | None) -> None:
-        self._rarities.life = life
+        self._need_extras.life = life
 
     @property
     def _holder(self) -> Holder[Message] | None:
         """Who has it in hand without a handler that runs."""
-        return (self._rare and self._rare.holder) or self._arrival.holder
+        return (self._extras and self._extras.holder) or self._read_batch.holder
 
     @property
     def _taken(self) -> bool:
         """Whether it was given back behind the application's back."""
-        return self._rare is not None and self._rare.taken
+        return self._extras is not None and self._extras.taken
 
     @property
     def _slows(self) -> bool | None:
         """Requeued, and whether to slow down for it."""
-        return self._rare.slows if self._rare is not None else None
+        return self._extras.slows if self._extras is not None else None
 
     @property
-    def _rarities(self) -> Rarities[Message]:
+    def _need_extras(self) -> MessageExtras[Message]:
         """What few messages need, made when one needs it."""
-        return self._rare if self._rare is not None else _make_rarities(self)
+        return self._extras if self._extras is not None else _make_extras(self)
 
     @property
     def deadline(self) -> float:
         """When the server gives it to somebody else (monotonic seconds), unless touched."""
-        return (self._rare and self._rare.until) or self._arrival.deadline
+        return (self._extras and self._extras.until) or self._read_batch.deadline
 
     @property
     def topic(self) -> str:
@@ -268,7 +268,7 @@ class Message:
     @property
     def _latest(self) -> float:
         """The time beyond which no touch puts its deadline (monotonic seconds)."""
-        return self._arrival.at + self._arrival.source.max_msg_timeout
+        return self._read_batch.at + self._read_batch.source.max_msg_timeout
 
     @property
     def expired(self) -> bool:
@@ -280,8 +280,8 @@ class Message:
 
         Raises AlreadyResponded the second time, UsedAfterFork in a child of who received it.
         """
-        check_process(self._arrival.source.process)
-        plain = self._answer is None and self._rare is None and self._arrival.holder is None
+        check_process(self._read_batch.source.process)
+        plain = self._answer is None and self._extras is None and self._read_batch.holder is None
         if not plain and not self._claim():
             return False
         self._answer = True
@@ -297,11 +297,11 @@ class Message:
         On an ordered topic it is held here under TOUCH and its partition waits. False if it was
         too late; raises as :meth:`finish`.
         """
-        check_process(self._arrival.source.process)
+        check_process(self._read_batch.source.process)
         check_delay(delay)
         if not self._claim():
             return False
-        self._rarities.slows = backoff
+        self._need_extras.slows = backoff
         sent = self._subscription.requeue(self, delay, backoff=backoff)
         if self._holder is not None:
             self._holder.done(self)
@@ -313,7 +313,7 @@ class Message:
         The server goes no further than its maximum behind the delivery, 15 minutes by default.
         Raises as :meth:`finish`.
         """
-        check_process(self._arrival.source.process)
+        check_process(self._read_batch.source.process)
         if self.answered:
             raise AlreadyResponded("the message was answered before")
         if self._taken or not self._subscription.touch(self):
@@ -323,13 +323,13 @@ class Message:
 
     def _extend(self) -> None:
         """It was touched."""
-        self._rarities.until = min(monotonic() + self._subscription.msg_timeout, self._latest)
+        self._need_extras.until = min(monotonic() + self._subscription.msg_timeout, self._latest)
 
     def _renew(self, copy: Message) -> None:
         """It came again, as *copy*: its time begins anew."""
-        self._arrival = copy._arrival
-        if self._rare is not None:
-            self._rare.until = None
+        self._read_batch = copy._read_batch
+        if self._extras is not None:
+            self._extras.until = None
 
     def detach(self) -> None:
         """Take it out of its handler's hands: somebody answers it later, from any thread.
@@ -339,11 +339,11 @@ class Message:
         and is given back when the consumer closes: answers after that return False.
         Raises as :meth:`finish`.
         """
-        check_process(self._arrival.source.process)
+        check_process(self._read_batch.source.process)
         if self.answered:
             raise AlreadyResponded("the message was answered before")
         if self._holder is None:
-            self._rarities.holder = self._subscription.hold(self)
+            self._need_extras.holder = self._subscription.hold(self)
 
     def skip(self) -> bool:
         """Finish it without having handled it: a failing head lets its ordered partition go on.
@@ -351,13 +351,13 @@ class Message:
         ``on_giving_up`` or ``dead_letter_topic`` gets it first; if that fails it is requeued, and
         the answer is False, as it is when it is too late. Raises as :meth:`finish`.
         """
-        check_process(self._arrival.source.process)
+        check_process(self._read_batch.source.process)
         if self.answered:
             raise AlreadyResponded("the message was answered before")
         return self._subscription.give_up(self)
 
     def __enter__(self) -> Self:
-        check_process(self._arrival.source.process)
+        check_process(self._read_batch.source.process)
         if self._holder is not None:
             self._holder.begin(self)
         return self
@@ -369,8 +369,8 @@ class Message:
         traceback: TracebackType | None,
     ) -> bool:
         if error is None:
-            check_process(self._arrival.source.process)
-        elif os.getpid() != self._arrival.source.process:
+            check_process(self._read_batch.source.process)
+        elif os.getpid() != self._read_batch.source.process:
             return False  # what ends the child is not hidden
         try:
             return _conclude(self, error)
@@ -380,15 +380,15 @@ class Message:
                 self._holder.leave(self)
 
     @property
-    def _lane(self) -> Queue[Message] | None:
+    def _ordering(self) -> Queue[Message] | None:
         """Where an ordered partition's messages queue."""
-        return self._subscription.lane
+        return self._subscription.ordering
 
     def _give_back(self) -> None:
         """REQ 0 of what nobody has answered: no failure, no delay; later answers are too late."""
         if self.answered or self._taken:
             return
-        self._rarities.taken = True
+        self._need_extras.taken = True
         if self._subscription.live:
             self._subscription.send_requeue(self, 0.0)
         elif self._life is not None:
@@ -414,9 +414,9 @@ class Detailed(Message):
     __slots__ = ("_ext", "offset", "size")
 
     @classmethod
-    def _from_raw(cls, arrival: Arrival[Message], raw: layout.RawMessage) -> Message:
+    def _from_raw(cls, read_batch: ReadBatch[Message], raw: layout.RawMessage) -> Message:
         """The message that was read."""
-        message = cls(arrival, raw.timestamp, raw.attempts, raw.id, raw.body)
+        message = cls(read_batch, raw.timestamp, raw.attempts, raw.id, raw.body)
         message.offset, message.size = raw.offset, raw.size
         message._ext = raw.ext if raw.ext_version == layout.EXT_JSON else None
         return message
@@ -429,12 +429,12 @@ def _name_of(message: Message) -> str:
     return printable(message.id.decode("ascii", "backslashreplace"))
 
 
-def _make_rarities(message: Message) -> Rarities[Message]:
+def _make_extras(message: Message) -> MessageExtras[Message]:
     """The same for two threads that ask at once."""
     with _making:
-        if message._rare is None:
-            message._rare = Rarities()
-        return message._rare
+        if message._extras is None:
+            message._extras = MessageExtras()
+        return message._extras
 
 
 def _conclude(message: Message, error: BaseException | None) -> bool:
@@ -444,9 +444,9 @@ def _conclude(message: Message, error: BaseException | None) -> bool:
     if error is None:
         message.finish()
         return False
-    wish = wish_of(error)
-    message.requeue(wish.delay, backoff=wish.backoff)
-    return wish is error
+    how = requeue_for(error)
+    message.requeue(how.delay, backoff=how.backoff)
+    return how is error
 
 
 def _read_headers(ext: bytes) -> dict[str, Any]:

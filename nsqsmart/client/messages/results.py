@@ -31,7 +31,7 @@ class Requeue(Exception):
         self.backoff = backoff
 
 
-def wish_of(error: BaseException) -> Requeue:
+def requeue_for(error: BaseException) -> Requeue:
     """What a handler that raised *error* wants: what ends the process delays no message."""
     if isinstance(error, Requeue):
         return error

@@ -22,14 +22,14 @@ from nsqsmart.client.pipelining.async_retry import (
     scout,
 )
 from nsqsmart.client.pipelining.connections import Dial, Pipes
-from nsqsmart.client.pipelining.in_flight import Room
-from nsqsmart.client.pipelining.keyed_batches import Hands, LaneQueues
+from nsqsmart.client.pipelining.in_flight import InFlightLimit
+from nsqsmart.client.pipelining.keyed_batches import Executor, KeyedBatches
 from nsqsmart.client.pipelining.pending import Overdue, Pending
 from nsqsmart.client.publishing.call import build, carry_out
-from nsqsmart.client.publishing.shared_state import Publisher, read_receipt
+from nsqsmart.client.publishing.shared_state import PublishingState, read_receipt
 from nsqsmart.client.shared.arguments import Publication
 from nsqsmart.client.shared.errors import OrderingNotSupported, TopicNotExist
-from nsqsmart.client.shared.log_fields import facts
+from nsqsmart.client.shared.log_fields import log_fields
 from nsqsmart.client.shared.metrics import Meter
 from nsqsmart.client.shared.receipt import Receipt
 from nsqsmart.client.shared.trace_log import published
@@ -61,17 +61,19 @@ _pack = struct.Struct(">I").pack
 class AsyncPublisher:
     """Everything that publish_async needs in one process; its threads start on first use."""
 
-    def __init__(self, shared: Publisher, dial: Dial) -> None:
+    def __init__(self, shared: PublishingState, dial: Dial) -> None:
         config = shared.config
         self._shared = shared
-        self.room = Room(
+        self.in_flight = InFlightLimit(
             config.async_max_messages, config.async_max_bytes, block=config.on_full == "block"
         )
-        self._hands = Hands("publish", _MAX_THREADS)
+        self._executor = Executor("publish", _MAX_THREADS)
         self._ticker = Ticker("publish-timer", lambda: False, 60.0)
         self._ticker.start()
         self._overdue = Overdue(self._ticker, self._expire)
-        self._lanes = LaneQueues(self._hands, self._publish, self._settle, self._overdue.take)
+        self._keyed_batches = KeyedBatches(
+            self._executor, self._publish, self._settle, self._overdue.take
+        )
         self._pipes = Pipes(config, dial, self, self._ticker)
         self._inboxes: dict[str, deque[Pending]] = {}
         """Messages that cannot go their way at once; a topic is here while a thread sees to it."""
@@ -84,7 +86,7 @@ class AsyncPublisher:
         topic, body = publication.topic, publication.bodies[0]
         publication = self._fit(publication, self._shared.directory.known(topic))
         pending = Pending(topic, body, publication, deadline, patience)
-        self.room.enter(len(body), deadline)
+        self.in_flight.enter(len(body), deadline)
         try:
             topology = self._shared.directory.known(topic)
             if publication.keyed or topic in self._inboxes or not _is_usable(topology):
@@ -100,7 +102,7 @@ class AsyncPublisher:
         """The same for a message without key, partition, trace, header and delay."""
         deadline = now + patience
         pending = Pending(topic, body, None, deadline, patience)
-        self.room.enter(len(body), deadline)
+        self.in_flight.enter(len(body), deadline)
         try:
             route = None if topic in self._inboxes else self._shared.route(topic, now)
             if route is None:
@@ -124,9 +126,9 @@ class AsyncPublisher:
     def close(self) -> None:
         """End what is still on its way, and every thread; pool and turns are closed before."""
         self.refuse()
-        self.room.close()
+        self.in_flight.close()
         self._pipes.close()
-        self._hands.close()
+        self._executor.close()
         self._ticker.close()
 
     def refuse(self) -> None:
@@ -157,8 +159,8 @@ class AsyncPublisher:
             pending.succeed()
             if self._shared.meter is not None:
                 note_settled(self._shared.meter, pending, ok=True)
-        self.room.leave(count, size)
-        self._shared.troubles.note_stored(items)
+        self.in_flight.leave(count, size)
+        self._shared.failing_topics.note_stored(items)
         target = items[0].target if items else None
         if target and self._shared.outages.nodes:
             self._shared.outages.worked(target.address)
@@ -173,10 +175,10 @@ class AsyncPublisher:
         if not item.claim():
             return
         item.succeed(stored)
-        self._shared.troubles.note_stored([item])
+        self._shared.failing_topics.note_stored([item])
         published(item.result(), monotonic() - item.started, self._shared.client_id)
         note_settled(self._shared.meter, item, ok=True)
-        self.room.leave(1, len(item.body))
+        self.in_flight.leave(1, len(item.body))
 
     def on_error(self, item: Pending, error: TransportError) -> None:
         """It was refused, or no answer can come any more."""
@@ -203,10 +205,10 @@ class AsyncPublisher:
                     return
                 opened = True
                 self._inboxes[topic] = deque([pending])
-            self._hands.do(lambda: self._empty_inbox(topic))
+            self._executor.do(lambda: self._empty_inbox(topic))
         except BaseException:
             if opened:  # an interrupt: others may have joined it
-                self._hands.do(lambda: self._empty_inbox(topic))
+                self._executor.do(lambda: self._empty_inbox(topic))
             raise
 
     def _empty_inbox(self, topic: str) -> None:
@@ -226,14 +228,14 @@ class AsyncPublisher:
             try:
                 self._find_ways(batch)
             except Exception as error:  # a defect; but nobody shall wait in vain
-                log.exception("publish_async: topic %s", topic, extra=facts(topic))
+                log.exception("publish_async: topic %s", topic, extra=log_fields(topic))
                 for pending in batch:
                     self._settle(pending, PublishFailed(str(error), outcome=Outcome.UNCERTAIN))
 
     def _find_ways(self, batch: deque[Pending]) -> None:
         while batch:
             pending = batch[0]
-            topology = self._picture(pending)
+            topology = self._topology(pending)
             if pending.reason is None and _is_usable(topology):
                 pending.publication = self._fit(pending.publication, topology)
                 # A keyed one goes on waiting, in its lane.
@@ -248,7 +250,7 @@ class AsyncPublisher:
     def _send_scout(self, pending: Pending, batch: deque[Pending]) -> None:
         """Publish the first of *batch* here and now; what comes of it may concern the others."""
         if pending.publication.keyed:
-            self._lanes.wait_idle(pending.topic, pending.deadline)
+            self._keyed_batches.wait_idle(pending.topic, pending.deadline)
         outcome = scout(self._shared, pending)
         batch.popleft()
         self._settle(pending, outcome)
@@ -262,7 +264,7 @@ class AsyncPublisher:
             batch.clear()
             batch.extend(left)
 
-    def _picture(self, pending: Pending) -> Topology | None:
+    def _topology(self, pending: Pending) -> Topology | None:
         """The picture to go by; None is for a scout to find out."""
         try:
             return self._shared.directory.get(pending.topic, pending.deadline)
@@ -283,7 +285,7 @@ class AsyncPublisher:
         publication = pending.publication
         try:
             if publication.keyed:
-                self._lanes.put(_partition(self._shared, publication, topology), pending)
+                self._keyed_batches.put(_partition(self._shared, publication, topology), pending)
             else:
                 self._send(pending, topology)
         except PublishError as error:
@@ -315,10 +317,10 @@ class AsyncPublisher:
         if pending.claim():
             pending.settle(outcome)
             note_settled(self._shared.meter, pending, ok=isinstance(outcome, Receipt))
-            self.room.leave(1, len(pending.body))
+            self.in_flight.leave(1, len(pending.body))
 
 
-def _partition(shared: Publisher, publication: Publication, topology: Topology) -> int:
+def _partition(shared: PublishingState, publication: Publication, topology: Topology) -> int:
     if publication.partition is not None:
         return publication.partition
     assert publication.key is not None  # noqa: S101 - keyed means one of the two is there

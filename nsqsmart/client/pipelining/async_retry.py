@@ -7,7 +7,7 @@ from time import monotonic
 from nsqsmart.client.pipelining.pending import Pending
 from nsqsmart.client.publishing.call import Call, with_trace_lines
 from nsqsmart.client.publishing.retry import Trial, after_failure, publish_error
-from nsqsmart.client.publishing.shared_state import Publisher
+from nsqsmart.client.publishing.shared_state import PublishingState
 from nsqsmart.client.shared.metrics import note_retry
 from nsqsmart.client.shared.receipt import Receipt
 from nsqsmart.client.shared.trace_log import publish_failed
@@ -16,7 +16,7 @@ from nsqsmart.policy.topology import Topology
 from nsqsmart.wire.answers import BAD_INPUT
 
 
-def scout(shared: Publisher, pending: Pending) -> Receipt | PublishError:
+def scout(shared: PublishingState, pending: Pending) -> Receipt | PublishError:
     """Publish it here and now: where it failed before, that is where the call goes on."""
     publication = pending.publication
     call = Call(shared, publication, pending.deadline, pending.retry)
@@ -38,7 +38,7 @@ def _start(call: Call, pending: Pending, topology: Topology | None) -> Receipt:
     return call.resume(topology, pending.target, pending.reason, pending.started)
 
 
-def account(shared: Publisher, pending: Pending) -> PublishError | None:
+def account(shared: PublishingState, pending: Pending) -> PublishError | None:
     """Note its failure, if it has one; the error it ends with where there is no other attempt."""
     reason, target = pending.reason, pending.target
     if reason is None or target is None or pending.done():
@@ -53,7 +53,7 @@ def account(shared: Publisher, pending: Pending) -> PublishError | None:
         return None
     error = publish_error(pending.topic, pending.retry, reason, now=now)
     if error.code not in BAD_INPUT:
-        shared.troubles.failed(pending.topic, str(reason), pending.started, ended=True)
+        shared.failing_topics.failed(pending.topic, str(reason), pending.started, ended=True)
     error.__cause__ = reason
     for trace_id in pending.trace_ids:
         elapsed = now - pending.started

@@ -9,7 +9,7 @@ from time import monotonic
 from nsqsmart.errors import ClientClosed, PublishFailed, PublishTimeout
 
 
-class Room:
+class InFlightLimit:
     """Messages and bytes that are not settled; who finds no room waits, or is refused."""
 
     def __init__(self, max_messages: int, max_bytes: int, *, block: bool) -> None:

@@ -29,7 +29,7 @@ _MAX_MESSAGES = 1000
 _MAX_BYTES = 1024 * 1024
 
 
-class Hands:
+class Executor:
     """At most *limit* threads named ``nsqsmart-<name>``; those that are there stay."""
 
     def __init__(self, name: str, limit: int) -> None:
@@ -81,15 +81,15 @@ class Hands:
         self._tasks.put(None)  # for the next one
 
 
-class LaneQueues:
+class KeyedBatches:
     """What gathers while a batch is on its way leaves as the next one.
 
     *send* publishes and retries; *settle* is told the outcome of each message; *take* says whether
     it still waits, and has not ended at its deadline.
     """
 
-    def __init__(self, hands: Hands, send: Send, settle: Settle, take: Take) -> None:
-        self._hands = hands
+    def __init__(self, executor: Executor, send: Send, settle: Settle, take: Take) -> None:
+        self._executor = executor
         self._send = send
         self._settle = settle
         self._take = take
@@ -105,7 +105,7 @@ class LaneQueues:
             if place in self._served:
                 return
             self._served.add(place)
-        self._hands.do(lambda: self._serve(place))
+        self._executor.do(lambda: self._serve(place))
 
     def wait_idle(self, topic: str, deadline: float) -> None:
         """Return when nothing of *topic* is on its way, at the latest at *deadline*."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, Unpack
 
 from nsqsmart.client.pipelining.pending import Pending
 from nsqsmart.client.producer import runtime as inspecting
-from nsqsmart.client.producer.runtime import Machinery
+from nsqsmart.client.producer.runtime import ProducerRuntime
 from nsqsmart.client.publishing.call import (
     publish,
     publish_plain,
@@ -81,7 +81,7 @@ class Producer:
         self._trace = self._config.trace
         self._closed = False
         self._known_topics: set[str] = set()
-        self._machinery: PerProcess[Machinery] = PerProcess()
+        self._runtime: PerProcess[ProducerRuntime] = PerProcess()
         # Not on first use, which may be in somebody else's hook: hooks run the last one first.
         at_exit(self)
 
@@ -128,13 +128,13 @@ class Producer:
             body = check_body(body)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
         traces = (self._trace or sampled(topic)) if trace is None else trace
-        machinery = self._machinery.get()
-        if machinery is None or self._closed:
-            machinery = self._running()
+        runtime = self._runtime.get()
+        if runtime is None or self._closed:
+            runtime = self._running()
         plain = (key, partition, trace_id, headers, tag, delay) == _PLAIN
         if plain and not traces and self._spool is None:
             now = monotonic()
-            return publish_plain(machinery.publisher, topic, body, now, now + limit)
+            return publish_plain(runtime.publishing, topic, body, now, now + limit)
         publication = Publication(
             topic,
             (body,),
@@ -184,10 +184,10 @@ class Producer:
             body = check_body(body)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
         traces = (self._trace or sampled(topic)) if trace is None else trace
-        machinery = self._running()
+        runtime = self._running()
         plain = (key, partition, trace_id, headers, tag, delay) == _PLAIN
         if plain and not traces and self._spool is None:
-            return machinery.asynchronous().submit_plain(topic, body, monotonic(), limit)
+            return runtime.asynchronous().submit_plain(topic, body, monotonic(), limit)
         publication = Publication(
             topic,
             (body,),
@@ -201,7 +201,7 @@ class Producer:
         )
         if self._spool is not None:
             return self._settled(publish, publication, monotonic() + limit)
-        return machinery.asynchronous().submit(publication, monotonic() + limit, limit)
+        return runtime.asynchronous().submit(publication, monotonic() + limit, limit)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until nothing of :meth:`publish_async` is on its way; whether that is so.
@@ -209,8 +209,8 @@ class Producer:
         *timeout* in seconds; default ``publish_timeout``, by which everything is settled.
         """
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
-        machinery = self._machinery.get()
-        return machinery is None or machinery.flush(monotonic() + limit)
+        runtime = self._runtime.get()
+        return runtime is None or runtime.flush(monotonic() + limit)
 
     def publish_json(
         self, topic: str, value: object, **arguments: Unpack[PublishArguments]
@@ -250,10 +250,10 @@ class Producer:
         checked = check_bodies(bodies)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
         traces = (self._trace or sampled(topic)) if trace is None else trace
-        publisher, now = self._running().publisher, monotonic()
+        publishing, now = self._running().publishing, monotonic()
         plain = key is None and partition is None and headers is None
         if plain and not traces and not split and self._spool is None:
-            return publish_plain_batch(publisher, topic, checked, now, now + limit)
+            return publish_plain_batch(publishing, topic, checked, now, now + limit)
         batch = Publication(
             topic,
             checked,
@@ -351,7 +351,7 @@ class Producer:
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
         if self._spool is None:
             raise ConfigError("there is no spool to flush: give spool=FOLDER")
-        return self._spool.flush(self._running().publisher, monotonic() + limit)
+        return self._spool.flush(self._running().publishing, monotonic() + limit)
 
     def ping(self, timeout: float | None = None) -> dict[str, float]:
         """Shake hands with every nsqd; returns the seconds it took by "host:port".
@@ -368,15 +368,15 @@ class Producer:
         ``pools`` by nsqd (:class:`~nsqsmart.net.pool.PoolStats`), ``topics`` as the lookups have
         them, nsqds that are ``avoided`` for a while, ``turns_waiting``, ``async_pending``.
         """
-        machinery = self._machinery.get()
-        return inspecting.stats(machinery) if machinery else {}
+        runtime = self._runtime.get()
+        return inspecting.stats(runtime) if runtime else {}
 
     def health(self) -> Health:
         """What the last calls found; asks nobody."""
         if self._closed:
             return Health("closed")
-        machinery = self._machinery.get()
-        return inspecting.health(machinery) if machinery else Health("idle")
+        runtime = self._runtime.get()
+        return inspecting.health(runtime) if runtime else Health("idle")
 
     def close(self, timeout: float | None = None) -> None:
         """Refuse new calls, let those under way finish for *timeout* seconds, end the sockets.
@@ -389,19 +389,19 @@ class Producer:
         self._closed = True
         if interrupts(self, self._calls):
             # The call goes on when we return: to wait for it, or for a lock it holds, is for ever.
-            machinery = self._machinery.get()
-            if machinery:
-                machinery.refuse()
+            runtime = self._runtime.get()
+            if runtime:
+                runtime.refuse()
             return
-        machinery = self._machinery.take()
-        if machinery:
-            machinery.close(monotonic() + limit)
+        runtime = self._runtime.take()
+        if runtime:
+            runtime.close(monotonic() + limit)
 
     def leave(self, deadline: float) -> None:
         """At the end of the process: give what publish_async has sent until *deadline*."""
-        machinery = self._machinery.get()
-        if machinery:
-            machinery.flush(deadline)
+        runtime = self._runtime.get()
+        if runtime:
+            runtime.flush(deadline)
             self.close(timeout=max(0.0, deadline - monotonic()))
 
     def __enter__(self) -> Self:
@@ -421,29 +421,29 @@ class Producer:
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a Producer cannot be pickled: make it inside the function that uses it")
 
-    def _running(self) -> Machinery:
-        machinery = self._machinery.get()
-        if machinery is not None and not self._closed:
-            return machinery
+    def _running(self) -> ProducerRuntime:
+        runtime = self._runtime.get()
+        if runtime is not None and not self._closed:
+            return runtime
         if self._closed:
             raise ClientClosed("the Producer was closed")
-        machinery = self._machinery.get_or_make(
-            lambda: Machinery(open_endpoint(self._endpoint), self._config, self._greeting)
+        runtime = self._runtime.get_or_make(
+            lambda: ProducerRuntime(open_endpoint(self._endpoint), self._config, self._greeting)
         )
-        machinery.begin()
+        runtime.begin()
         if self._closed:
             # Between the first look and now: close() may not have found it.
-            self._machinery.take()
-            machinery.close(monotonic())
+            self._runtime.take()
+            runtime.close(monotonic())
             raise ClientClosed("the Producer was closed")
-        return machinery
+        return runtime
 
     def _send(self, send: Send, publication: Publication, deadline: float) -> Receipt:
         """Publish by *send*; with a spool behind what waits in it."""
-        publisher = self._running().publisher
+        publishing = self._running().publishing
         if self._spool is None:
-            return send(publisher, publication, deadline)
-        return self._spool.publish(send, publisher, publication, deadline)
+            return send(publishing, publication, deadline)
+        return self._spool.publish(send, publishing, publication, deadline)
 
     def _settled(self, send: Send, publication: Publication, deadline: float) -> Pending:
         """The same, and what came of it."""

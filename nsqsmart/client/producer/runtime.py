@@ -9,14 +9,14 @@ from time import monotonic
 from typing import Any
 
 from nsqsmart.client.pipelining.async_publisher import AsyncPublisher
-from nsqsmart.client.publishing.shared_state import Publisher
+from nsqsmart.client.publishing.shared_state import PublishingState
 from nsqsmart.client.shared.directory import Directory
 from nsqsmart.client.shared.metrics import Health, make_meter
 from nsqsmart.config import Endpoint, ProducerConfig
 from nsqsmart.errors import ClientClosed, ConnectError, DiscoveryError, TransportError
 from nsqsmart.metrics import Figure
 from nsqsmart.names import Address
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.http.lookup import WRITE
@@ -26,22 +26,22 @@ from nsqsmart.policy.routing import Key, Sharding, partition_for
 _LAST_WORD = 1.0  # seconds
 
 
-def producer_figures(publisher: Publisher) -> list[Figure]:
+def producer_figures(publishing: PublishingState) -> list[Figure]:
     """Connections and missing leaders."""
-    found = publisher.directory.missing_leaders()
-    for node, stats in publisher.pool.stats().items():
+    found = publishing.directory.missing_leaders()
+    for node, stats in publishing.pool.stats().items():
         idle = stats.pool_available
         found.append(Figure("pool_connections", (node, "idle"), idle))
         found.append(Figure("pool_connections", (node, "used"), max(0, stats.pool_size - idle)))
     return found
 
 
-class Machinery:
+class ProducerRuntime:
     """The shared parts of publish(), and those of publish_async() from its first use."""
 
     def __init__(self, endpoint: Endpoint, config: ProducerConfig, greeting: Greeting) -> None:
         self._greeting = greeting
-        self._wires = Wires()
+        self._scope = CancelScope()
         self._lock = threading.Lock()  # guards that the one below is made once, and not at the end
         self._async: AsyncPublisher | None = None
         self._begun = self._closed = False
@@ -49,9 +49,9 @@ class Machinery:
         self._meter = meter = make_meter(config)
         pool = ConnectionPool(self.open, config.pool_size, idle)
         pool.meter = meter
-        directory = Directory(endpoint, config, WRITE, self._wires)
+        directory = Directory(endpoint, config, WRITE, self._scope)
         directory.on_gone = self._retire
-        self.publisher = Publisher(config, directory, pool, greeting.offer.client_id, meter)
+        self.publishing = PublishingState(config, directory, pool, greeting.offer.client_id, meter)
 
     def begin(self) -> None:
         """It is the one of this process: of those that are made at once only one is used."""
@@ -62,7 +62,7 @@ class Machinery:
 
     def figures(self) -> list[Figure]:
         """What there is of connections and leaders."""
-        return producer_figures(self.publisher)
+        return producer_figures(self.publishing)
 
     def asynchronous(self) -> AsyncPublisher:
         """Made on first use: it has threads. Raises ClientClosed."""
@@ -71,30 +71,30 @@ class Machinery:
                 if self._closed:
                     raise ClientClosed("the Producer was closed")
                 if self._async is None:
-                    self._async = AsyncPublisher(self.publisher, self.open)
+                    self._async = AsyncPublisher(self.publishing, self.open)
         return self._async
 
     @property
     def async_pending(self) -> int:
         """Messages of publish_async that are not settled."""
-        return self._async.room.messages if self._async else 0
+        return self._async.in_flight.messages if self._async else 0
 
     def flush(self, deadline: float) -> bool:
         """Whether everything of publish_async is settled, at the latest at *deadline*."""
-        return self._async is None or self._async.room.wait_empty(deadline)
+        return self._async is None or self._async.in_flight.wait_empty(deadline)
 
     def close(self, deadline: float) -> None:
         """Let what is under way end until *deadline*, then end it."""
         with self._lock:
             self._closed = True
         if self._async:
-            self._async.room.close()
+            self._async.in_flight.close()
         self.flush(deadline)
-        self.publisher.close(deadline)
+        self.publishing.close(deadline)
         if self._async:
             self._async.refuse()
-        self._wires.cut()
-        self.publisher.directory.beside.join(_LAST_WORD)
+        self._scope.cut()
+        self.publishing.directory.beside.join(_LAST_WORD)
         if self._async:
             self._async.close()
         if self._meter is not None:
@@ -102,59 +102,59 @@ class Machinery:
 
     def refuse(self) -> None:
         """Lend no connection any more; takes no lock, and waits for nobody."""
-        self.publisher.pool.refuse()
+        self.publishing.pool.refuse()
 
     def drop(self) -> None:
         """In a forked child: close the descriptors alone."""
-        self.publisher.pool.drop()
+        self.publishing.pool.drop()
         if self._async:
             self._async.drop()
-        self._wires.drop()  # of lookups under way
+        self._scope.drop()  # of lookups under way
 
     def _retire(self, addresses: frozenset[Address]) -> None:
         """The lookups list these no more."""
         for address in addresses:
-            self.publisher.pool.retire(address)
+            self.publishing.pool.retire(address)
         if self._async:
             self._async.retire(addresses)
 
     def open(self, address: Address, deadline: float) -> Connection:
         """A new connection, which is the caller's alone."""
-        return open_connection(address, self._greeting, deadline, self._wires)
+        return open_connection(address, self._greeting, deadline, self._scope)
 
 
-def warm(machinery: Machinery, topics: Iterable[str], deadline: float) -> None:
+def warm(runtime: ProducerRuntime, topics: Iterable[str], deadline: float) -> None:
     """Look *topics* up and open a connection to every nsqd they are on."""
-    publisher = machinery.publisher
+    publishing = runtime.publishing
     addresses: dict[Address, None] = {}
     for topic in topics:
-        topology = publisher.directory.get(topic, deadline)
+        topology = publishing.directory.get(topic, deadline)
         addresses.update((target.address, None) for target in topology.targets)
     for address in addresses:
-        publisher.pool.give_back(publisher.pool.take(address, deadline))
+        publishing.pool.give_back(publishing.pool.take(address, deadline))
 
 
 def partition_of(
-    machinery: Machinery, topic: str, key: Key, sharding: Sharding, deadline: float
+    runtime: ProducerRuntime, topic: str, key: Key, sharding: Sharding, deadline: float
 ) -> int | None:
     """The partition that *key* goes to; None where the topic has none."""
-    topology = machinery.publisher.directory.get(topic, deadline)
+    topology = runtime.publishing.directory.get(topic, deadline)
     if not topology.redesigned or topology.partition_num < 1:
         return None
     return partition_for(key, topology.partition_num, sharding)
 
 
-def ping(machinery: Machinery, deadline: float) -> dict[str, float]:
+def ping(runtime: ProducerRuntime, deadline: float) -> dict[str, float]:
     """Shake hands with every nsqd; the seconds it took, by "host:port"."""
     took: dict[str, float] = {}
     failures: list[str] = []
-    addresses = machinery.publisher.directory.nodes(deadline)
+    addresses = runtime.publishing.directory.nodes(deadline)
     if not addresses:
         raise DiscoveryError("the lookups know no nsqd")
     for address in addresses:
         started = monotonic()
         try:
-            machinery.open(address, deadline).close()
+            runtime.open(address, deadline).close()
         except TransportError as error:
             failures.append(str(error))
         else:
@@ -164,11 +164,11 @@ def ping(machinery: Machinery, deadline: float) -> dict[str, float]:
     return took
 
 
-def stats(machinery: Machinery) -> dict[str, Any]:
+def stats(runtime: ProducerRuntime) -> dict[str, Any]:
     """Figures that JSON can take."""
-    publisher, now = machinery.publisher, monotonic()
+    publishing, now = runtime.publishing, monotonic()
     return {
-        "pools": {name: asdict(figures) for name, figures in publisher.pool.stats().items()},
+        "pools": {name: asdict(figures) for name, figures in publishing.pool.stats().items()},
         "topics": {
             topic: {
                 "state": str(picture.state),
@@ -179,35 +179,35 @@ def stats(machinery: Machinery) -> dict[str, Any]:
                 "generation": picture.generation,
                 "nsqds": sorted({target.name for target in picture.targets}),
             }
-            for topic, picture in publisher.directory.pictures().items()
+            for topic, picture in publishing.directory.topologies().items()
         },
-        "avoided": sorted(map(str, publisher.outages.avoided(now))),
-        "turns_waiting": publisher.turns.waiting(),
-        "async_pending": machinery.async_pending,
+        "avoided": sorted(map(str, publishing.outages.avoided(now))),
+        "turns_waiting": publishing.turns.waiting(),
+        "async_pending": runtime.async_pending,
     }
 
 
-def health(machinery: Machinery) -> Health:
+def health(runtime: ProducerRuntime) -> Health:
     """What the last calls found."""
-    publisher = machinery.publisher
+    publishing = runtime.publishing
     nsqds = {
         target.address
-        for picture in publisher.directory.pictures().values()
+        for picture in publishing.directory.topologies().values()
         for target in picture.targets
     }
-    avoided = publisher.outages.avoided(monotonic()) & nsqds
-    lookups = publisher.directory.failing()
+    avoided = publishing.outages.avoided(monotonic()) & nsqds
+    lookups = publishing.directory.failing()
     reasons = [f"{address} does not answer" for address in sorted(avoided)]
     reasons += [f"topic {topic}: {failure}" for topic, failure in sorted(lookups.items())]
-    troubles = publisher.troubles
-    reasons += troubles.reasons()
-    if not nsqds and not troubles.topics:
+    failing_topics = publishing.failing_topics
+    reasons += failing_topics.reasons()
+    if not nsqds and not failing_topics.topics:
         # The first message of a new topic goes where no lookup knows it yet.
         used = any(
-            each.pool_available or each.requests_num for each in publisher.pool.stats().values()
+            each.pool_available or each.requests_num for each in publishing.pool.stats().values()
         )
         state = "failing" if lookups else "ready" if used else "idle"
         return Health(state, tuple(reasons))
-    if avoided == nsqds or (troubles.everywhere and troubles.reasons()):
+    if avoided == nsqds or (failing_topics.everywhere and failing_topics.reasons()):
         return Health("failing", tuple(reasons))
     return Health("degraded" if reasons else "ready", tuple(reasons))

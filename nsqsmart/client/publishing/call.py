@@ -15,9 +15,9 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
-from nsqsmart.client.publishing.placement import Way
+from nsqsmart.client.publishing.placement import Placement
 from nsqsmart.client.publishing.retry import Trial, after_failure, publish_error
-from nsqsmart.client.publishing.shared_state import Publisher
+from nsqsmart.client.publishing.shared_state import PublishingState
 from nsqsmart.client.shared.arguments import Publication
 from nsqsmart.client.shared.errors import NotSupported, TopicNotExist, code_of
 from nsqsmart.client.shared.metrics import Meter, note_retry
@@ -167,7 +167,7 @@ def measured(
     return receipt
 
 
-def publish(shared: Publisher, publication: Publication, deadline: float) -> Receipt:
+def publish(shared: PublishingState, publication: Publication, deadline: float) -> Receipt:
     """Return once an nsqd has it, or raise a PublishError (ClientClosed: not even tried)."""
     if shared.meter is None:
         return carry_out(shared, publication, deadline)
@@ -175,14 +175,14 @@ def publish(shared: Publisher, publication: Publication, deadline: float) -> Rec
     return measured(shared.meter, publication, monotonic(), run)
 
 
-def carry_out(shared: Publisher, publication: Publication, deadline: float) -> Receipt:
+def carry_out(shared: PublishingState, publication: Publication, deadline: float) -> Receipt:
     """The same, which nobody is told of."""
     call = Call(shared, publication, deadline)
     return with_trace_lines(shared.client_id, publication, call.run)
 
 
 def publish_plain(
-    shared: Publisher, topic: str, body: bytes, now: float, deadline: float
+    shared: PublishingState, topic: str, body: bytes, now: float, deadline: float
 ) -> Receipt:
     """The same for one message without key, partition, trace, header and delay.
 
@@ -199,15 +199,15 @@ def publish_plain(
     except (TransportError, ClientClosed) as error:
         publication = Publication(topic, (body,))
         return _go_on(shared, publication, route.target, error, (now, deadline))
-    if shared.troubles.topics:
-        shared.troubles.worked(topic)
+    if shared.failing_topics.topics:
+        shared.failing_topics.worked(topic)
     if shared.meter is not None:
         shared.meter.published(topic, "ok", 1, len(body), monotonic() - now)
     return route.receipt
 
 
 def publish_plain_batch(
-    shared: Publisher, topic: str, bodies: tuple[bytes, ...], now: float, deadline: float
+    shared: PublishingState, topic: str, bodies: tuple[bytes, ...], now: float, deadline: float
 ) -> Receipt:
     """The same for a batch."""
     route = shared.route(topic, now)
@@ -221,8 +221,8 @@ def publish_plain_batch(
     except (TransportError, ClientClosed) as error:
         publication = Publication(topic, bodies, batch=True)
         return _go_on(shared, publication, target, error, (now, deadline))
-    if shared.troubles.topics:
-        shared.troubles.worked(topic)
+    if shared.failing_topics.topics:
+        shared.failing_topics.worked(topic)
     if shared.meter is not None:
         size = sum(map(len, bodies))
         shared.meter.published(topic, "ok", len(bodies), size, monotonic() - now)
@@ -230,7 +230,7 @@ def publish_plain_batch(
 
 
 def _go_on(
-    shared: Publisher,
+    shared: PublishingState,
     publication: Publication,
     target: Target,
     error: TransportError | ClientClosed,
@@ -251,15 +251,15 @@ class Call:
         "__weakref__",
         "_deadline",
         "_failed",
+        "_placement",
         "_publication",
         "_shared",
         "_target",
-        "_way",
     )
 
     def __init__(
         self,
-        shared: Publisher,
+        shared: PublishingState,
         publication: Publication,
         deadline: float,
         failed: Retry | None = None,
@@ -268,7 +268,7 @@ class Call:
         self._shared = shared
         self._publication = publication
         self._deadline = deadline
-        self._way = Way(shared, publication, deadline)
+        self._placement = Placement(shared, publication, deadline)
         self._failed = failed
         self._target: Target | None = None
 
@@ -280,7 +280,7 @@ class Call:
         started: float,
     ) -> Receipt:
         """Go on after an attempt at *target* that ended with *error*."""
-        self._way.topology, self._target = topology, target
+        self._placement.topology, self._target = topology, target
         self._shared.begin(self)
         try:
             self._recover(error, started)
@@ -306,21 +306,21 @@ class Call:
         finally:
             # Twice if an interrupt comes in between: whoever keeps its traceback keeps the turn.
             try:
-                self._way.release()
+                self._placement.release()
             except BaseException:
-                self._way.release()
+                self._placement.release()
                 raise
             finally:
                 self._shared.end(self)
 
     def _attempt(self) -> Receipt:
         self._target = None
-        way = self._way
-        target = self._target = way.find()
-        publication = self._publication = way.publication
-        extended = way.topology is not None and way.topology.meta.extended
+        placement = self._placement
+        target = self._target = placement.find()
+        publication = self._publication = placement.publication
+        extended = placement.topology is not None and placement.topology.meta.extended
         command = build(publication, target, extended=extended)
-        way.raise_fence()
+        placement.raise_fence()
         stored = self._shared.exchange(
             target,
             command.data,
@@ -329,9 +329,9 @@ class Call:
             monotonic(),
             batch=publication.batch,
         )
-        way.settle_fence(answered=True)
-        if self._shared.troubles.topics:
-            self._shared.troubles.worked(publication.topic)
+        placement.settle_fence(answered=True)
+        if self._shared.failing_topics.topics:
+            self._shared.failing_topics.worked(publication.topic)
         return self._receipt(target, stored)
 
     def _receipt(self, target: Target, stored: TracedReceipt | None) -> Receipt:
@@ -365,12 +365,12 @@ class Call:
         if isinstance(error, ClientClosed):
             raise self._failure(error) from error
         target, now = self._target, monotonic()
-        trial = Trial(self._publication, target, self._way.partition, started)
+        trial = Trial(self._publication, target, self._placement.partition, started)
         self._failed = retry = self._failed or self._shared.new_retry(self._deadline)
         self._failed, verdict = after_failure(self._shared, trial, retry, error, now)
         if target:
-            self._way.avoid |= {target.address}
-            self._way.settle_fence(answered=verdict.answered)
+            self._placement.avoid |= {target.address}
+            self._placement.settle_fence(answered=verdict.answered)
         if self._shared.ended and (verdict.retry or not verdict.answered):
             raise self._ended(error)
         if not self._failed.may_retry(verdict, now):
@@ -386,31 +386,33 @@ class Call:
 
     def _may_go_elsewhere(self, verdict: Verdict) -> bool:
         """Whether another node can take an unkeyed message at once, without a pause."""
-        topology, avoid = self._way.topology, self._way.avoid
+        topology, avoid = self._placement.topology, self._placement.avoid
         if self._publication.keyed or not verdict.elsewhere or topology is None:
             return False
         return any(target.address not in avoid for target in topology.targets)
 
     def _pause(self, seconds: float, verdict: Verdict, error: TransportError) -> None:
         """Let the servers breathe; who waits for a leader goes on when another call found one."""
-        self._way.avoid = frozenset()
+        self._placement.avoid = frozenset()
         if verdict.moved:
-            self._shared.directory.pause(self._publication.topic, self._way.generation, seconds)
+            self._shared.directory.pause(
+                self._publication.topic, self._placement.generation, seconds
+            )
         else:
             self._shared.ending.passed(seconds)
         if self._shared.ended:
             raise self._ended(error)
 
     def _look_again(self, target: Target | None, *, wait: bool) -> None:
-        seen = self._way.generation
+        seen = self._placement.generation
         refused = [Refused(target.partition, target.address)] if target else []
         try:
-            self._way.topology = self._shared.directory.refresh(
+            self._placement.topology = self._shared.directory.refresh(
                 self._publication.topic, seen, self._deadline, refused=refused, wait=wait
             )
         except TransportError:
             # No lookup and no picture: the next attempt says so, and is counted.
-            self._way.topology = None
+            self._placement.topology = None
 
     def _ended(self, error: TransportError) -> Exception:
         """close() did not wait any longer."""
@@ -422,7 +424,7 @@ class Call:
 
     def _note_end(self, error: Exception) -> None:
         topic = self._publication.topic
-        self._shared.troubles.failed(topic, str(error), monotonic(), ended=True)
+        self._shared.failing_topics.failed(topic, str(error), monotonic(), ended=True)
 
     def _failure(self, error: TransportError | ClientClosed) -> Exception:
         retry = self._failed or self._shared.new_retry(self._deadline)
@@ -431,7 +433,7 @@ class Call:
         return publish_error(self._publication.topic, retry, error, now=monotonic())
 
 
-def publish_split(shared: Publisher, whole: Publication, deadline: float) -> Receipt:
+def publish_split(shared: PublishingState, whole: Publication, deadline: float) -> Receipt:
     """Publish the parts of *whole* in order; ends with the first one that fails.
 
     The receipt is that of the first part, but for ``count``, ``attempts`` (the most that a part

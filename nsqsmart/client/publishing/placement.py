@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from time import monotonic
 
-from nsqsmart.client.publishing.shared_state import Publisher
+from nsqsmart.client.publishing.shared_state import PublishingState
 from nsqsmart.client.shared.arguments import Publication
 from nsqsmart.client.shared.errors import NoLeader, OrderingNotSupported, TopicNotExist
 from nsqsmart.errors import ClientClosed, PartitionCountChanged, TopicHasNoChannel, TurnTimeout
 from nsqsmart.names import Address
-from nsqsmart.net.waiters import Token, new_token
+from nsqsmart.net.waiters import Waiter, new_waiter
 from nsqsmart.policy.answers.lookup import TopicState
 from nsqsmart.policy.routing import partition_for
 from nsqsmart.policy.topology import Target, Topology
@@ -26,7 +26,7 @@ _NO_NSQD = (
 )
 
 
-class Way:
+class Placement:
     """The choices of one call.
 
     ``topology`` is the picture it goes by, None for a call that shall look; ``avoid`` are the nodes
@@ -46,14 +46,14 @@ class Way:
         "topology",
     )
 
-    def __init__(self, shared: Publisher, publication: Publication, deadline: float) -> None:
+    def __init__(self, shared: PublishingState, publication: Publication, deadline: float) -> None:
         self.avoid: frozenset[Address] = frozenset()
         self.partition: int | None = None
         self.topology: Topology | None = None
         self._shared = shared
         self.publication = self._asked = publication
         self._deadline = deadline
-        self._turn: Token | None = None
+        self._turn: Waiter | None = None
         self._unknown_in: frozenset[int] = frozenset()
 
     @property
@@ -139,7 +139,7 @@ class Way:
             raise NoLeader(f"topic {topic!r} has {count} partitions, no {partition}")
         self.partition = partition
         if self._turn is None and self._shared.config.serialize:
-            self._turn = new_token()
+            self._turn = new_waiter()
             self._shared.turns.take((topic, partition), self._turn, self._deadline)
         self._wait_at_fence(partition)
         return partition
@@ -192,8 +192,8 @@ class Way:
         if nodes:
             self._keep_to_partition(topology)
         self._unknown_in |= {topology.generation}
-        asking = self._shared.directory.asking
-        where, original = asking.place if asking else ("nobody", True)
+        discovery = self._shared.directory.discovery
+        where, original = discovery.place if discovery else ("nobody", True)
         unknown = f"no nsqlookupd knows topic {topic!r} (asked: {where})"
         if len(self._unknown_in) >= _UNKNOWN_LOOKUPS:
             raise TopicNotExist(unknown, hint=_NO_NSQD if original else _NO_TOPIC)

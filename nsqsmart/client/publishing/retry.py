@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nsqsmart.client.publishing.shared_state import Publisher
+from nsqsmart.client.publishing.shared_state import PublishingState
 from nsqsmart.client.shared.arguments import Publication
 from nsqsmart.client.shared.errors import NoLeader, NotAuthorized, NotSupported, code_of
 from nsqsmart.errors import (
@@ -88,15 +88,15 @@ class Trial(NamedTuple):
     started: float
 
 
-def _others_are_well(shared: Publisher, trial: Trial, now: float) -> bool:
+def _others_are_well(shared: PublishingState, trial: Trial, now: float) -> bool:
     """Whether there is another node for the message: this one is no nsqd, and never will be."""
-    picture = shared.directory.pictures().get(trial.publication.topic)
+    picture = shared.directory.topologies().get(trial.publication.topic)
     bad = shared.outages.avoided(now) | {trial.target and trial.target.address}
     return any(each.address not in bad for each in (picture.targets if picture else ()))
 
 
 def after_failure(
-    shared: Publisher, trial: Trial, retry: Retry, error: TransportError, now: float
+    shared: PublishingState, trial: Trial, retry: Retry, error: TransportError, now: float
 ) -> tuple[Retry, Verdict]:
     """Where a call stands after *trial* ended with *error*; notes what that says of the node."""
     publication, target = trial.publication, trial.target
@@ -108,7 +108,7 @@ def after_failure(
     partition = target.partition if target else trial.partition
     attempt = Attempt(nsqd, partition, code_of(error), now - trial.started)
     if attempt.code not in BAD_INPUT:  # which is a matter of the message
-        shared.troubles.failed(publication.topic, str(error), trial.started)
+        shared.failing_topics.failed(publication.topic, str(error), trial.started)
     silent = not verdict.answered or not error.sent
     if target and silent and not isinstance(error, PoolTimeout):
         shared.lost(target.address, now)

@@ -13,14 +13,14 @@ from weakref import ref
 from nsqsmart.client.publishing.turns import Turns
 from nsqsmart.client.shared.arguments import Publication
 from nsqsmart.client.shared.directory import Directory
-from nsqsmart.client.shared.log_fields import facts
+from nsqsmart.client.shared.log_fields import log_fields
 from nsqsmart.client.shared.metrics import Meter
 from nsqsmart.client.shared.receipt import Receipt
 from nsqsmart.config import ProducerConfig
 from nsqsmart.errors import ProtocolError
 from nsqsmart.names import Address
 from nsqsmart.net.pool import ConnectionPool
-from nsqsmart.net.waiters import Gate
+from nsqsmart.net.waiters import Latch
 from nsqsmart.policy.outages import Outages
 from nsqsmart.policy.retry import Retry
 from nsqsmart.policy.routing import Rotation
@@ -61,7 +61,7 @@ def make_routes(topology: Topology) -> tuple[Route, ...]:
     )
 
 
-class _Trouble:
+class _FailingTopic:
     """Since when a topic fails, and what was said last."""
 
     __slots__ = ("ended", "reason", "since", "told")
@@ -79,14 +79,14 @@ class About(Protocol):
     topic: str
 
 
-class Troubles:
+class FailingTopics:
     """What failed since it last worked, by topic.
 
     ``topics`` is empty for as long as everything works; whoever succeeds looks at that alone.
     """
 
     def __init__(self) -> None:
-        self.topics: dict[str, _Trouble] = {}
+        self.topics: dict[str, _FailingTopic] = {}
         self._lock = threading.Lock()  # guards both
         self._working: set[str] = set()
 
@@ -97,7 +97,7 @@ class Troubles:
         """
         now = monotonic()
         with self._lock:
-            trouble = self.topics.setdefault(topic, _Trouble(began))
+            trouble = self.topics.setdefault(topic, _FailingTopic(began))
             self._working.discard(topic)
             trouble.reason = reason
             trouble.ended |= ended
@@ -109,7 +109,7 @@ class Troubles:
                 topic,
                 now - trouble.since,
                 reason,
-                extra=facts(topic),
+                extra=log_fields(topic),
             )
 
     def worked(self, topic: str) -> None:
@@ -124,7 +124,7 @@ class Troubles:
                 "publishing to topic %s works again, after %.1f s",
                 topic,
                 monotonic() - trouble.since,
-                extra=facts(topic),
+                extra=log_fields(topic),
             )
 
     def note_stored(self, items: Sequence[About]) -> None:
@@ -149,7 +149,7 @@ class Troubles:
         return bool(self.topics) and not self._working
 
 
-class Publisher:
+class PublishingState:
     """Pool, picture, turns, and what was learned of nodes and topics."""
 
     def __init__(
@@ -169,11 +169,11 @@ class Publisher:
         self.turns = Turns()
         self.ended = False
         """Whether nobody may wait any longer."""
-        self.ending = Gate()
+        self.ending = Latch()
         """Opens when that is so."""
         self._calls: dict[int, ref[object]] = {}
         self.outages: Outages[Address] = Outages()
-        self.troubles = Troubles()
+        self.failing_topics = FailingTopics()
         self.fences: dict[tuple[str, int | None], float] = {}
         """Until when nothing follows an unanswered keyed command (reliability O4)."""
         self._counts: dict[str, int] = {}
@@ -303,7 +303,7 @@ class Publisher:
                 "topic %s is on an original NSQ: messages with a key are sent without order, as "
                 "ordering=best-effort permits",
                 topic,
-                extra=facts(topic),
+                extra=log_fields(topic),
             )
         return publication._replace(key=None)
 
@@ -318,7 +318,7 @@ class Publisher:
             topic,
             count,
             before,
-            extra=facts(topic),
+            extra=log_fields(topic),
         )
         return before
 

@@ -8,7 +8,7 @@ from time import monotonic
 from weakref import ref
 
 from nsqsmart.errors import ClientClosed, TurnTimeout
-from nsqsmart.net.waiters import LOOK_AGAIN, Token
+from nsqsmart.net.waiters import LOOK_AGAIN, Waiter
 
 Key = tuple[str, int]
 
@@ -22,24 +22,24 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards all below
-        self._queues: dict[Key, deque[ref[Token]]] = {}
-        self._served: dict[Key, ref[Token]] = {}  # who has the turn
+        self._queues: dict[Key, deque[ref[Waiter]]] = {}
+        self._served: dict[Key, ref[Waiter]] = {}  # who has the turn
         self._closed = False
 
-    def take(self, key: Key, token: Token, deadline: float) -> None:
+    def take(self, key: Key, waiter: Waiter, deadline: float) -> None:
         """Wait for the turn; raises TurnTimeout at *deadline*.
 
-        *token* is of :func:`~nsqsmart.net.waiters.new_token`. Its owner keeps it before he calls,
+        *waiter* is of :func:`~nsqsmart.net.waiters.new_waiter`. Its owner keeps it before he calls,
         and gives it up however the call ends.
         """
         with self._lock:
             if self._closed:
                 raise ClientClosed("the client was closed")
-            self._queues.setdefault(key, deque()).append(ref(token))
+            self._queues.setdefault(key, deque()).append(ref(waiter))
         while True:
             self._serve(key)
             left = deadline - monotonic()
-            if token.acquire(timeout=max(0.0, min(left, LOOK_AGAIN))):
+            if waiter.acquire(timeout=max(0.0, min(left, LOOK_AGAIN))):
                 break
             if left <= LOOK_AGAIN:
                 raise TurnTimeout(
@@ -48,11 +48,11 @@ class Turns:
         if self._closed:
             raise ClientClosed("the client was closed")
 
-    def give_up(self, key: Key, token: Token) -> None:
+    def give_up(self, key: Key, waiter: Waiter) -> None:
         """End the turn, or leave the queue; wakes the next one."""
         with self._lock:
             queue = self._queues.get(key)
-            mine = ref(token)
+            mine = ref(waiter)
             if queue and mine in queue:
                 queue.remove(mine)
         self._serve(key)
@@ -63,13 +63,13 @@ class Turns:
             queue = self._queues.get(key)
             while queue and queue[0]() is None:
                 queue.popleft()
-            token = queue[0]() if queue else None
-            if not queue or token is None:
+            waiter = queue[0]() if queue else None
+            if not queue or waiter is None:
                 self._queues.pop(key, None)
                 self._served.pop(key, None)
             elif self._served.get(key) != queue[0] and not self._closed:
                 self._served[key] = queue[0]
-                token.release()
+                waiter.release()
 
     def waiting(self) -> int:
         """How many wait for their turn."""
@@ -82,5 +82,5 @@ class Turns:
             self._closed = True
             for key, queue in self._queues.items():
                 waiting = [each for each in queue if each != self._served.get(key)]
-                for token in filter(None, (each() for each in waiting)):
-                    token.release()
+                for waiter in filter(None, (each() for each in waiting)):
+                    waiter.release()

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from time import monotonic
 
 from nsqsmart.client.messages.message import Holder, Message
-from nsqsmart.client.pulling.unacked import Hand, PullReport
-from nsqsmart.client.shared.log_fields import Seldom, facts_at
-from nsqsmart.client.subscribing.request import Wish, permanent_error
+from nsqsmart.client.pulling.unacked import PullReport, Unacked
+from nsqsmart.client.shared.log_fields import LogThrottle, subscription_fields
+from nsqsmart.client.subscribing.request import SubscribeRequest, permanent_error
 from nsqsmart.client.subscribing.start_position import pass_gate
 from nsqsmart.errors import ConnectionLost, NsqError, ServerError
 from nsqsmart.net.connection import Connection
-from nsqsmart.net.pull_reader import Intake
+from nsqsmart.net.pull_reader import PullReader
 from nsqsmart.net.reader import ignores_rdy
 from nsqsmart.policy.positions import Gate
 from nsqsmart.policy.surplus import Surplus
@@ -28,23 +28,25 @@ _LOOK_EVERY = 1.0
 _SILENT_INTERVALS = 2.5
 
 
-class PullLine:
+class PullConnection:
     """One subscribed connection, used by one thread."""
 
-    lane = None
+    ordering = None
 
-    def __init__(self, wish: Wish, connection: Connection) -> None:
-        self.wish = wish
-        self.topic, self.channel, self.target = wish.topic, wish.channel, wish.target
+    def __init__(self, request: SubscribeRequest, connection: Connection) -> None:
+        self.request = request
+        self.topic, self.channel, self.target = request.topic, request.channel, request.target
         grant = connection.grant
         self.msg_timeout = grant.msg_timeout
         self.max_msg_timeout = max(grant.max_msg_timeout, grant.msg_timeout)
         self.max_rdy = grant.max_rdy_count
         self.process = os.getpid()
         self.heard_at = monotonic()
-        self._intake = Intake(connection, wish.decoder(self), self, wish.config.write_timeout)
-        self._line, self._hand = wish.line(connection), Hand()
-        self._refusals, self._timeouts, self._timed_out = Seldom(), Seldom(), 0
+        self._reader = PullReader(
+            connection, request.decoder(self), self, request.config.write_timeout
+        )
+        self._line, self._unacked = request.line(connection), Unacked()
+        self._refusals, self._timeouts, self._timed_out = LogThrottle(), LogThrottle(), 0
         self.gate: Gate | None = None
         self._rdy, self._waiting = 0, list[Message]()
         self._asked, self._surplus = 0, Surplus(grant.msg_timeout)
@@ -55,7 +57,7 @@ class PullLine:
     @property
     def ordered(self) -> bool:
         """Whether its messages come one by one."""
-        return self.wish.ordered
+        return self.request.ordered
 
     @property
     def live(self) -> bool:
@@ -65,7 +67,7 @@ class PullLine:
     @property
     def in_flight(self) -> int:
         """Messages delivered and not answered."""
-        return len(self._hand.held) + len(self._waiting)
+        return len(self._unacked.held) + len(self._waiting)
 
     def describe(self) -> str:
         """For errors."""
@@ -88,32 +90,34 @@ class PullLine:
         self._check()
         now = monotonic()
         if self._waiting and self._waiting[0].deadline <= now:
-            self._waiting = self._hand.without_expired(self._waiting, now)
+            self._waiting = self._unacked.without_expired(self._waiting, now)
             self._tell_expired()
         if len(self._waiting) < most:
             self._gather(most, 0.0 if self._waiting else deadline)
         elif now >= self.heard_at + _LOOK_EVERY:
             self._gather(len(self._waiting) + 1, 0.0)
         taken = self._waiting[:most]
-        self._hand.held.update(taken)  # first: an interrupt leaves none that drain() does not see
+        self._unacked.held.update(
+            taken
+        )  # first: an interrupt leaves none that drain() does not see
         self._waiting = self._waiting[most:]
         for message in taken:
-            if message._rare is not None and message._life is not None:
+            if message._extras is not None and message._life is not None:
                 message._life.note("started")
         return taken
 
     def watch(self) -> None:
         """End a connection that has been silent for 2.5 heartbeat intervals."""
-        interval = self.wish.config.heartbeat_interval
+        interval = self.request.config.heartbeat_interval
         if monotonic() - self.heard_at > _SILENT_INTERVALS * interval:
             self._fail(ConnectionLost(f"{self.describe()} has gone silent", sent=True))
 
     def _gather(self, most: int, deadline: float) -> None:
         """Wait until a message is there, and read all that has come then."""
         until = deadline
-        intake = self._intake
+        pull_reader = self._reader
         try:
-            with intake.whole():
+            with pull_reader.whole():
                 while len(self._waiting) < most and (found := self._receive(until)) is not None:
                     self._admit(found)
                     if self._waiting:
@@ -127,7 +131,7 @@ class PullLine:
     def _receive(self, deadline: float) -> list[Message] | None:
         """As the intake; raises ProtocolError too if the server ignores RDY."""
         heard_at, before = self.heard_at, self.in_flight
-        found = self._intake.receive(deadline)
+        found = self._reader.receive(deadline)
         unanswered = before + len(found or ())
         if unanswered > self._asked and self._surplus.is_too_much(
             self._asked, before, unanswered, heard_at, self.heard_at
@@ -139,8 +143,8 @@ class PullLine:
         self._line.begin(messages)
         if self.gate is not None and not self.gate.is_open:
             messages = pass_gate(self.gate, messages)
-        if self.wish.ordered:
-            messages = self._hand.in_order(messages, self._waiting, self.wish.config)
+        if self.request.ordered:
+            messages = self._unacked.in_order(messages, self._waiting, self.request.config)
         self._waiting += messages
 
     # ------------------------------------------------------------------------------- answers
@@ -148,13 +152,13 @@ class PullLine:
     def finish_all(self, messages: Sequence[Message]) -> int:
         """FIN of all of *messages* that are in time, in one piece; returns how many."""
         fresh = self._release(messages)
-        if not fresh or not self._say(commands.fins(self._hand.ids(fresh))):
+        if not fresh or not self._say(commands.fins(self._unacked.ids(fresh))):
             return 0
         for message in fresh:
             message._answer = True
-            if message._rare is not None and message._life is not None:
+            if message._extras is not None and message._life is not None:
                 message._life.note("finished")
-        self._hand.finished += len(fresh)
+        self._unacked.finished += len(fresh)
         return len(fresh)
 
     def requeue_all(self, messages: Sequence[Message], delay: float) -> int:
@@ -165,22 +169,22 @@ class PullLine:
                 # Before it leaves: it may be received again at once.
                 message._life.note("requeued", delay)
         # With a delay an ordered channel would keep it in flight (protocol 5.3).
-        late = 0 if self.wish.ordered else round(delay * 1000)
-        reqs = b"".join([commands.req(each, late) for each in self._hand.ids(fresh)])
+        late = 0 if self.request.ordered else round(delay * 1000)
+        reqs = b"".join([commands.req(each, late) for each in self._unacked.ids(fresh)])
         if not reqs or not self._say(reqs):
             return 0
-        self._hand.requeued += len(fresh)
+        self._unacked.requeued += len(fresh)
         return len(fresh)
 
     def _release(self, messages: Sequence[Message]) -> list[Message]:
         """Those of *messages* that can be answered now."""
-        fresh = self._hand.release(messages, self)
+        fresh = self._unacked.release(messages, self)
         self._tell_expired()
         return fresh
 
     def _tell_expired(self) -> None:
         """Log of what was not answered in time, at once and then rarely."""
-        count = self._hand.expired - self._timed_out
+        count = self._unacked.expired - self._timed_out
         self._timed_out += count
         if count and (times := self._timeouts.tell(count)) is not None:
             log.warning(
@@ -189,12 +193,12 @@ class PullLine:
                 self.describe(),
                 self.msg_timeout,
                 times,
-                extra=facts_at(self),
+                extra=subscription_fields(self),
             )
 
     def touch_all(self, messages: Sequence[Message]) -> int:
         """TOUCH of all of *messages* that are in time, in one piece; returns how many."""
-        chosen = self._hand.choose(messages, self)
+        chosen = self._unacked.choose(messages, self)
         now = monotonic()
         fresh = [each for each in messages if each in chosen and each.deadline > now]
         if not fresh or not self._say(b"".join([commands.touch(each.id) for each in fresh])):
@@ -209,18 +213,18 @@ class PullLine:
 
     def finish(self, message: Message) -> bool:
         """FIN, unless it is too late."""
-        return message in self._hand.held and self.finish_all((message,)) > 0
+        return message in self._unacked.held and self.finish_all((message,)) > 0
 
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:  # noqa: ARG002 - a message has it
         """REQ, unless it is too late."""
-        config = self.wish.config
+        config = self.request.config
         if delay is None:
             delay = min(config.default_requeue_delay * message.attempts, config.max_requeue_delay)
-        return message in self._hand.held and self.requeue_all((message,), delay) > 0
+        return message in self._unacked.held and self.requeue_all((message,), delay) > 0
 
     def touch(self, message: Message) -> bool:
         """TOUCH, unless it is too late."""
-        return message in self._hand.held and self.touch_all((message,)) > 0
+        return message in self._unacked.held and self.touch_all((message,)) > 0
 
     def send_requeue(self, message: Message, delay: float) -> None:
         """REQ, now."""
@@ -232,11 +236,11 @@ class PullLine:
 
     def forget(self, message: Message) -> None:
         """Nothing is sent for it."""
-        self._hand.held.discard(message)
+        self._unacked.held.discard(message)
 
     def stray(self, message: Message) -> None:
         """It fills a place until it times out."""
-        self._hand.held.discard(message)
+        self._unacked.held.discard(message)
         self._strays.add(message.id)
         self._ask(self._rdy)
 
@@ -248,17 +252,17 @@ class PullLine:
         """RDY 0, CLS, and all back that is not answered; then the server's last word."""
         if self.live:
             try:
-                self._intake.send(commands.rdy(0) + commands.CLS)
-                with self._intake.whole():
+                self._reader.send(commands.rdy(0) + commands.CLS)
+                with self._reader.whole():
                     while not self._confirmed and (found := self._receive(deadline)) is not None:
                         self._waiting += found
-                self._hand.held.update(self._waiting)
+                self._unacked.held.update(self._waiting)
                 self._waiting = []
-                back = [*self._hand.held]
+                back = [*self._unacked.held]
                 self.requeue_all(back, 0.0)
                 for message in back:
-                    message._rarities.taken, message._answer = True, None
-                self._closed = self._intake.read_to_end(deadline)
+                    message._need_extras.taken, message._answer = True, None
+                self._closed = self._reader.read_to_end(deadline)
             except NsqError as error:
                 self._fail(error)
             self.close()
@@ -270,19 +274,19 @@ class PullLine:
 
     def drop(self) -> None:
         """Close the descriptor alone (in a forked child)."""
-        self._intake.drop()
+        self._reader.drop()
 
     def report(self) -> PullReport:
         """The counts so far."""
-        return self._hand.report(confirmed=self._closed)
+        return self._unacked.report(confirmed=self._closed)
 
     def on_refusal(self, error: ServerError) -> None:
         """From the intake."""
-        if not self._hand.refuse(refused_id(error)):
+        if not self._unacked.refuse(refused_id(error)):
             return
         if (times := self._refusals.tell()) is not None:
             text = "%s: %s (%d refused since the last line)"
-            log.info(text, self.describe(), error, times, extra=facts_at(self))
+            log.info(text, self.describe(), error, times, extra=subscription_fields(self))
 
     def on_close_wait(self) -> None:
         """From the intake."""
@@ -298,7 +302,7 @@ class PullLine:
         """Send *data*; False if the connection is gone."""
         if self._end is None:
             try:
-                self._intake.send(data)
+                self._reader.send(data)
             except NsqError as error:
                 self._fail(error)
         return self._end is None
@@ -308,21 +312,21 @@ class PullLine:
         if self._end is not None:
             return
         self._end = _as_told(error, self)
-        self._hand.lost += self.in_flight
-        for message in self._hand.held:
-            message._rarities.taken = True
+        self._unacked.lost += self.in_flight
+        for message in self._unacked.held:
+            message._need_extras.taken = True
             if message._life is not None:
                 message._life.note("lost")
-        self._hand.held = set()
+        self._unacked.held = set()
         self._waiting = []
-        self._intake.close()
+        self._reader.close()
 
     def _check(self) -> None:
         if self._end is not None:
             raise self._end
 
 
-def _as_told(error: NsqError, line: PullLine) -> NsqError:
+def _as_told(error: NsqError, line: PullConnection) -> NsqError:
     """*error* as callers see it: a server's code is a reason, and no error of its own."""
     if not isinstance(error, ServerError):
         return error

@@ -9,14 +9,14 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from nsqsmart.client.messages.message import Message
-from nsqsmart.client.pulling.connection import PullLine
+from nsqsmart.client.pulling.connection import PullConnection
 from nsqsmart.client.pulling.unacked import PullReport
 from nsqsmart.client.shared.arguments import check_count, check_delay, check_timeout
 from nsqsmart.client.shared.directory import Directory
 from nsqsmart.client.shared.discovery import open_endpoint, prepare_endpoint
 from nsqsmart.client.subscribing.request import (
     Assumptions,
-    Wish,
+    SubscribeRequest,
     check_connection,
     check_ordered,
     greeting_for,
@@ -148,7 +148,7 @@ class PullSubscription:
         self._start = None if start is None else position_text(start)
         self._assumed = Assumptions()
         self._rdy = self._config.max_in_flight
-        self._line: PullLine | None = None
+        self._line: PullConnection | None = None
         self._report: PullReport | None = None
         self._process = os.getpid()
 
@@ -171,7 +171,7 @@ class PullSubscription:
             self._line = self._open(monotonic() + limit)
         return self
 
-    def _open(self, deadline: float) -> PullLine:
+    def _open(self, deadline: float) -> PullConnection:
         endpoint = open_endpoint(self._endpoint)
         directory = Directory(endpoint, self._config, READ)
         topic, _ = self._names
@@ -208,7 +208,9 @@ class PullSubscription:
             return error.permanent
         return not isinstance(error, DiscoveryError)
 
-    def _subscribe(self, topology: Topology, deadline: float, refused: list[Refused]) -> PullLine:
+    def _subscribe(
+        self, topology: Topology, deadline: float, refused: list[Refused]
+    ) -> PullConnection:
         config = self._config
         check_ordered(topology, config)
         target = choose_target(topology, *self._where)
@@ -216,16 +218,16 @@ class PullSubscription:
         greeting = greeting_for(config, extended=self._assumed.is_extended(topology))
         if self._start is not None:
             check_start(target)
-        wish = Wish(*self._names, target, ordered, greeting, config)
+        request = SubscribeRequest(*self._names, target, ordered, greeting, config)
         refused[:] = [Refused(target.partition, target.address)]
         connection = open_connection(target.address, greeting, deadline)
         try:
             check_connection(connection)
-            connection.exchange(wish.command(), deadline)
+            connection.exchange(request.command(), deadline)
         except BaseException:
             connection.close()
             raise
-        line = PullLine(wish, connection)
+        line = PullConnection(request, connection)
         if self._start is not None:
             try:
                 line.gate = begin_at(line, self._start, config)
@@ -327,7 +329,7 @@ class PullSubscription:
     @property
     def ordered(self) -> bool:
         """Whether the server sends one message at a time; False before open()."""
-        return self._line.wish.ordered if self._line else False
+        return self._line.request.ordered if self._line else False
 
     def __enter__(self) -> Self:
         return self.open()
@@ -350,7 +352,7 @@ class PullSubscription:
             "a PullSubscription cannot be pickled: make it inside the function that uses it"
         )
 
-    def _use(self) -> PullLine:
+    def _use(self) -> PullConnection:
         if self._line is None or self._report is not None or os.getpid() != self._process:
             self.open()
         assert self._line is not None  # noqa: S101 - open() gave one, or raised

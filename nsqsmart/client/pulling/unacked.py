@@ -34,7 +34,7 @@ class PullReport:
     confirmed: bool = False
 
 
-class Hand:
+class Unacked:
     """Which messages are held; whole lists at a time, at the pace of sets.
 
     Attributes:
@@ -129,7 +129,7 @@ class Hand:
         fresh = []
         for message in messages:
             message._answer = False
-            if message._arrival.deadline > now or message.deadline > now:
+            if message._read_batch.deadline > now or message.deadline > now:
                 fresh.append(message)
         if len(chosen) < len(messages):
             fresh = [message for message in fresh if message in chosen]

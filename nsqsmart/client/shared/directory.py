@@ -11,17 +11,17 @@ from random import uniform
 from time import monotonic
 from weakref import ref
 
-from nsqsmart.client.shared.discovery import Asking
-from nsqsmart.client.shared.log_fields import facts
+from nsqsmart.client.shared.discovery import Discovery
+from nsqsmart.client.shared.log_fields import log_fields
 from nsqsmart.client.shared.metrics import Meter, make_meter
 from nsqsmart.config import ClientConfig, Endpoint
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.metrics import Figure
 from nsqsmart.names import Address
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.net.http.lookup import WRITE, Access
 from nsqsmart.net.threads import Thread, spawn
-from nsqsmart.net.waiters import Token, new_token, wait_for, wake
+from nsqsmart.net.waiters import Waiter, new_waiter, wait_for, wake
 from nsqsmart.policy.answers.lookup import Node, TopicState
 from nsqsmart.policy.topology import Refused, Topology, direct, merge
 
@@ -64,10 +64,10 @@ class Entry:
         self.doubted: set[Refused] = set()
         self.needed = False
         """Whether an error has proved the picture wrong, and the lookups were not asked since."""
-        self.flight: ref[Token] | None = None
+        self.flight: ref[Waiter] | None = None
         self.landed = 0
         self.led: dict[int, Address] = {}  # who was seen to lead last
-        self.waiting: set[Token] = set()
+        self.waiting: set[Waiter] = set()
         self.asked_at = -3600.0
         self.stale_at = 0.0
         self.told_at = 0.0
@@ -168,15 +168,15 @@ class Directory:
         endpoint: Endpoint,
         config: ClientConfig,
         access: Access,
-        wires: Wires | None = None,
+        scope: CancelScope | None = None,
     ) -> None:
         self._config = config
         self._access = access
-        self._wires = wires
+        self._scope = scope
         self._direct = () if endpoint.discovers else endpoint.addresses
         self._meter: Meter | None = make_meter(config)
         asks = endpoint.discovers
-        self.asking = Asking(endpoint, config, wires, self._meter) if asks else None
+        self.discovery = Discovery(endpoint, config, scope, self._meter) if asks else None
         self._lock = threading.Lock()  # guards the entries
         self._entries: dict[str, Entry] = {}
         self._closed = False
@@ -204,12 +204,12 @@ class Directory:
 
     def _refresh_beside(self, topic: str, entry: Entry, seen: int) -> None:
         """Renew the picture on a thread; where none can start, the old one goes on serving."""
-        token, begun = new_token(), False
+        waiter, begun = new_waiter(), False
         try:
-            if self._may_fly(entry, token, seen, 0.0, wait=False):
+            if self._may_fly(entry, waiter, seen, 0.0, wait=False):
                 # Half of it is for asking.
                 deadline = monotonic() + 2 * self._config.lookupd_request_timeout
-                fly = partial(self._fly_and_leave, topic, entry, token, deadline)
+                fly = partial(self._fly_and_leave, topic, entry, waiter, deadline)
                 begun = self.beside.do(f"lookup-{topic}", fly)
                 if not begun:
                     shortest = self._config.lookupd_min_refresh_interval
@@ -217,13 +217,13 @@ class Directory:
         finally:
             # An interrupt may come before the thread runs; it would then keep the token for ever.
             if not begun:
-                self._leave(entry, token)
+                self._leave(entry, waiter)
 
-    def _fly_and_leave(self, topic: str, entry: Entry, token: Token, deadline: float) -> None:
+    def _fly_and_leave(self, topic: str, entry: Entry, waiter: Waiter, deadline: float) -> None:
         try:
             self._fly(topic, entry, deadline)
         finally:
-            self._leave(entry, token)
+            self._leave(entry, waiter)
 
     def known(self, topic: str, now: float | None = None) -> Topology | None:
         """The picture of *topic*, unless it is for the caller to ask the lookups."""
@@ -259,16 +259,16 @@ class Directory:
         entry = self._entries.setdefault(topic, Entry())
         with self._lock:
             entry.refused.update(refused)
-        token = new_token()
+        waiter = new_waiter()
         try:
-            if self._may_fly(entry, token, seen, deadline, wait=wait):
+            if self._may_fly(entry, waiter, seen, deadline, wait=wait):
                 self._fly(topic, entry, deadline)
         finally:
             # Twice if an interrupt comes in between: whoever keeps its traceback keeps the token.
             try:
-                self._leave(entry, token)
+                self._leave(entry, waiter)
             except BaseException:
-                self._leave(entry, token)
+                self._leave(entry, waiter)
                 raise
         if entry.topology is None:
             # A new one: that of the lookup knows the stack of whoever asked, and all it refers to.
@@ -278,16 +278,16 @@ class Directory:
     def pause(self, topic: str, seen: int, seconds: float) -> None:
         """Wait for so long, but only until a picture newer than generation *seen* is there."""
         entry = self._entries.setdefault(topic, Entry())
-        until, token = monotonic() + seconds, new_token()
+        until, waiter = monotonic() + seconds, new_waiter()
         try:
             while not self._closed and (left := until - monotonic()) > 0:
                 with self._lock:
                     if entry.topology and entry.topology.generation > seen:
                         return
-                    entry.waiting.add(token)
-                wait_for(token, left)
+                    entry.waiting.add(waiter)
+                wait_for(waiter, left)
         finally:
-            self._leave(entry, token)
+            self._leave(entry, waiter)
 
     def close(self) -> None:
         """End every pause, and every wait for a lookup."""
@@ -301,8 +301,8 @@ class Directory:
     def abort(self) -> None:
         """End every lookup under way, and let none begin; from any thread."""
         self._closed = True
-        if self._wires:
-            self._wires.cut()
+        if self._scope:
+            self._scope.cut()
 
     def doubt(self, topic: str, refused: Refused | None, *, lost: bool = True) -> None:
         """The next call looks up, whatever becomes of this: *refused* was proved wrong.
@@ -325,9 +325,9 @@ class Directory:
         return Refused(partition, address) in entry.doubted
 
     def _may_fly(
-        self, entry: Entry, token: Token, seen: int, deadline: float, *, wait: bool
+        self, entry: Entry, waiter: Waiter, seen: int, deadline: float, *, wait: bool
     ) -> bool:
-        """Wait for a lookup under way, or be told to make one, for which *token* then stands."""
+        """Wait for a lookup under way, or be told to make one, for which *waiter* then stands."""
         landed = entry.landed
         while True:
             with self._lock:
@@ -336,21 +336,21 @@ class Directory:
                     return False
                 allowed = entry.asked_at + self._config.lookupd_min_refresh_interval
                 if not entry.flying and now >= allowed:
-                    entry.flight = ref(token)
+                    entry.flight = ref(waiter)
                     entry.asked_at = now
                     return True
                 if entry.landed > landed or now >= deadline or (not wait and entry.topology):
                     return False
                 until = deadline if entry.flying else min(allowed, deadline)
-                entry.waiting.add(token)
-            wait_for(token, until - now)
+                entry.waiting.add(waiter)
+            wait_for(waiter, until - now)
 
-    def _leave(self, entry: Entry, token: Token) -> None:
-        """Wait no longer; if it was the call of *token* that looked up, wake the others."""
-        waiting: set[Token] = set()
+    def _leave(self, entry: Entry, waiter: Waiter) -> None:
+        """Wait no longer; if it was the call of *waiter* that looked up, wake the others."""
+        waiting: set[Waiter] = set()
         with self._lock:
-            entry.waiting.discard(token)
-            if entry.flight and entry.flight() is token:
+            entry.waiting.discard(waiter)
+            if entry.flight and entry.flight() is waiter:
                 entry.flight = None
                 entry.landed += 1
                 waiting, entry.waiting = entry.waiting, waiting
@@ -367,7 +367,9 @@ class Directory:
             failure = str(error)
             if not self._closed and entry.may_tell(monotonic()):
                 # Its words: handlers keep what they are given; an error knows the caller's stack.
-                log.warning("lookup of topic %s failed: %s", topic, failure, extra=facts(topic))
+                log.warning(
+                    "lookup of topic %s failed: %s", topic, failure, extra=log_fields(topic)
+                )
         with self._lock:
             if topology:
                 entry.land(topology, monotonic(), _interval(topology, self._config))
@@ -381,11 +383,11 @@ class Directory:
 
     def _tell_gone(self, before: Topology, now: Topology) -> None:
         if gone := _addresses(before) - _addresses(now):
-            self.on_gone(gone.difference(*map(_addresses, self.pictures().values())))
+            self.on_gone(gone.difference(*map(_addresses, self.topologies().values())))
 
     def _ask(self, topic: str, entry: Entry, deadline: float) -> Topology:
-        assert self.asking is not None  # noqa: S101 - direct addresses never get here
-        answers = self.asking.topic(topic, self._access, deadline)
+        assert self.discovery is not None  # noqa: S101 - direct addresses never get here
+        answers = self.discovery.topic(topic, self._access, deadline)
         # A consumer has its connections; who publishes has this alone.
         refused, keeps = frozenset(entry.refused), self._access is WRITE
         return merge(topic, answers, entry.topology, now=monotonic(), refused=refused, keeps=keeps)
@@ -395,18 +397,18 @@ class Directory:
 
         A lookup that has just begun knows no nsqd yet: those it knew before serve.
         """
-        nodes = self.asking.nodes_for_new_topic(topic, deadline) if self.asking else ()
+        nodes = self.discovery.nodes_for_new_topic(topic, deadline) if self.discovery else ()
         if nodes:
             self._nodes = nodes
         return nodes or self._nodes
 
     def nodes(self, deadline: float) -> tuple[Address, ...]:
         """Every nsqd: those named by hand, or all that the lookups know."""
-        if self.asking is None:
+        if self.discovery is None:
             return self._direct
-        return tuple(node.address for node in self.asking.nodes(deadline))
+        return tuple(node.address for node in self.discovery.nodes(deadline))
 
-    def pictures(self) -> dict[str, Topology]:
+    def topologies(self) -> dict[str, Topology]:
         """What is known of every topic that was asked for."""
         entries = list(self._entries.items())
         return {topic: entry.topology for topic, entry in entries if entry.topology}
@@ -415,7 +417,7 @@ class Directory:
         """How many partitions of each topic have no known leader."""
         return [
             Figure("partitions_missing", (topic,), max(0, each.partition_num - len(each.leaders)))
-            for topic, each in self.pictures().items()
+            for topic, each in self.topologies().items()
             if each.redesigned
         ]
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from nsqsmart.client.shared.metrics import Meter
 from nsqsmart.config import ClientConfig, Endpoint, embedded_config
 from nsqsmart.names import Address
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.net.http.lookup import Access, LookupClient, LookupOptions
 from nsqsmart.policy.answers.lookup import LookupAnswer, Node
 
@@ -76,7 +76,7 @@ def _translate(
 def make_lookup(
     endpoint: Endpoint,
     config: ClientConfig,
-    wires: Wires | None = None,
+    scope: CancelScope | None = None,
     meter: Meter | None = None,
 ) -> LookupClient:
     """Who asks the lookups of *endpoint*, as the options say."""
@@ -86,18 +86,22 @@ def make_lookup(
         config.lookupd_failure_threshold,
     )
     return LookupClient(
-        endpoint.addresses, options, wires, meter, lambda address: is_permitted(address, config)
+        endpoint.addresses, options, scope, meter, lambda address: is_permitted(address, config)
     )
 
 
-class Asking:
+class Discovery:
     """The lookups of *endpoint*; every method raises DiscoveryError if none answers."""
 
     def __init__(
-        self, endpoint: Endpoint, config: ClientConfig, wires: Wires | None, meter: Meter | None
+        self,
+        endpoint: Endpoint,
+        config: ClientConfig,
+        scope: CancelScope | None,
+        meter: Meter | None,
     ) -> None:
         self._config = config
-        self._lookup = make_lookup(endpoint, config, wires, meter)
+        self._lookup = make_lookup(endpoint, config, scope, meter)
 
     def topic(self, topic: str, access: Access, deadline: float) -> list[LookupAnswer]:
         """What each one says of *topic*."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from nsqsmart.policy.topology import Target
 
-Facts = dict[str, str | int]
+LogFields = dict[str, str | int]
 
 _PAUSE = 60.0
 
@@ -43,23 +43,23 @@ class Delivered(Protocol):
         """Where it came from."""
 
 
-def facts(
+def log_fields(
     topic: str,
     *,
     channel: str | None = None,
     partition: int | None = None,
     nsqd: str | None = None,
     attempts: int | None = None,
-) -> Facts:
+) -> LogFields:
     """Those that are known."""
     known = {"channel": channel, "partition": partition, "nsqd": nsqd, "attempts": attempts}
     found = {f"nsq_{name}": value for name, value in known.items() if value is not None}
     return {"nsq_topic": topic} | found
 
 
-def facts_of(message: Delivered) -> Facts:
+def message_fields(message: Delivered) -> LogFields:
     """Those of a message."""
-    return facts(
+    return log_fields(
         message.topic,
         channel=message.channel,
         partition=message.partition,
@@ -68,13 +68,15 @@ def facts_of(message: Delivered) -> Facts:
     )
 
 
-def facts_at(place: Subscribed) -> Facts:
+def subscription_fields(place: Subscribed) -> LogFields:
     """Those of a subscription."""
     target = place.target
-    return facts(place.topic, channel=place.channel, partition=target.partition, nsqd=target.name)
+    return log_fields(
+        place.topic, channel=place.channel, partition=target.partition, nsqd=target.name
+    )
 
 
-class Seldom:
+class LogThrottle:
     """Says when to tell of something: the first time, then at most once in *pause* seconds."""
 
     def __init__(self, pause: float = _PAUSE) -> None:

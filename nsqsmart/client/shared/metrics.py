@@ -127,9 +127,9 @@ class Meter(Metrics):
             return error.code if known else "other"
         return next((reason for kind, reason in _REASONS if isinstance(error, kind)), "other")
 
-    def _tell(self, method: Callable[P, None], *facts: P.args, **more: P.kwargs) -> None:
+    def _tell(self, method: Callable[P, None], *log_fields: P.args, **more: P.kwargs) -> None:
         try:
-            method(*facts, **more)
+            method(*log_fields, **more)
         except Exception:
             if not self._complained:
                 self._complained = True

@@ -18,7 +18,7 @@ from nsqsmart._version import __version__
 from nsqsmart.client.shared.receipt import Receipt
 from nsqsmart.errors import PublishError
 from nsqsmart.names import Address
-from nsqsmart.policy.trace_lines import Facts, encode_line, make_fields, record_facts
+from nsqsmart.policy.trace_lines import TraceFields, encode_line, make_fields, record_fields
 from nsqsmart.tracing import switch
 from nsqsmart.wire.messages import internal_id, trace_id
 
@@ -37,7 +37,7 @@ def published(receipt: Receipt, elapsed: float, client_id: str) -> None:
         return
     _write(
         "published",
-        record_facts(receipt.internal_id, receipt.trace_id, receipt.offset, receipt.size),
+        record_fields(receipt.internal_id, receipt.trace_id, receipt.offset, receipt.size),
         {
             "topic": receipt.topic,
             "partition": receipt.partition,
@@ -61,7 +61,7 @@ def publish_failed(
     last = error.attempts[-1] if error.attempts else None
     _write(
         "publish_failed",
-        record_facts(None, trace_id, None, None),
+        record_fields(None, trace_id, None, None),
         {
             "topic": topic,
             "partition": last.partition if last else None,
@@ -94,19 +94,19 @@ class Life:
 
     __slots__ = ("_facts", "_received", "error")
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+    def __init__(self, log_fields: TraceFields) -> None:
+        self._facts = log_fields
         self._received = monotonic_ns()
         self.error: str | None = None
 
     def note(self, event: str, delay: float | None = None) -> None:
         """It happened now; *delay* in seconds, left out where it is no time that ends."""
-        facts: Facts = {
+        log_fields: TraceFields = {
             "duration_us": (monotonic_ns() - self._received) // 1000,
             "delay_ms": round(delay * 1000) if delay is not None and math.isfinite(delay) else None,
             "error": self.error,
         }
-        _write(event, self._facts, facts)
+        _write(event, self._facts, log_fields)
 
 
 class Delivered(Protocol):
@@ -148,8 +148,8 @@ class Line(NamedTuple):
                 message._life = Life(self._facts(message))
                 message._life.note("received")
 
-    def _facts(self, message: Delivered) -> Facts:
-        found = record_facts(
+    def _facts(self, message: Delivered) -> TraceFields:
+        found = record_fields(
             internal_id(message.id), trace_id(message.id), message.offset, message.size
         )
         return {
@@ -165,13 +165,13 @@ class Line(NamedTuple):
         }
 
 
-def _write(event: str, *facts: Facts) -> None:
-    process: Facts = {
+def _write(event: str, *log_fields: TraceFields) -> None:
+    process: TraceFields = {
         "pid": os.getpid(),
         "thread": threading.current_thread().name,
         "sdk": f"nsqsmart/{__version__}",
     }
-    fields = make_fields(event, time_ns(), monotonic_ns(), *facts, process)
+    fields = make_fields(event, time_ns(), monotonic_ns(), *log_fields, process)
     log.info(encode_line(fields), extra={"nsq_trace": fields})
 
 

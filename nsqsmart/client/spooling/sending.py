@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from time import time_ns
 
 from nsqsmart.client.publishing.call import publish
-from nsqsmart.client.publishing.shared_state import Publisher
+from nsqsmart.client.publishing.shared_state import PublishingState
 from nsqsmart.client.shared.arguments import Publication
 from nsqsmart.client.shared.errors import NotSupported, OrderingNotSupported
-from nsqsmart.client.shared.log_fields import facts
+from nsqsmart.client.shared.log_fields import log_fields
 from nsqsmart.client.spooling.storage import SpoolQueue
 from nsqsmart.errors import MessageRejected, PublishError, PublishFailed, TransportError
 from nsqsmart.policy.routing import Key, partition_for
@@ -34,12 +34,12 @@ class Sending:
     def __init__(
         self,
         queue: SpoolQueue,
-        publisher: Publisher,
+        publishing: PublishingState,
         deadline: float,
         lock: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._queue = queue
-        self._publisher = publisher
+        self._publishing = publishing
         self._deadline = deadline
         self._lock = lock
         self._progress = Progress()
@@ -112,7 +112,7 @@ class Sending:
                 self._queue.topic,
                 file,
                 error,
-                extra=facts(self._queue.topic),
+                extra=log_fields(self._queue.topic),
             )
             self.refused += 1
             self._settle(records, [each])
@@ -120,7 +120,7 @@ class Sending:
     def _send(self, records: Sequence[Placed], batch: list[Placed]) -> None:
         place = self._place_of(batch[0].record)
         publish(
-            self._publisher,
+            self._publishing,
             make_publication(self._queue.topic, place, [each.record for each in batch], time_ns()),
             self._deadline,
         )
@@ -134,10 +134,10 @@ class Sending:
     def _place_of(self, record: SpoolRecord) -> Place:
         if record.key is None:
             return record.partition
-        topology = self._publisher.directory.get(self._queue.topic, self._deadline)
+        topology = self._publishing.directory.get(self._queue.topic, self._deadline)
         if not topology.redesigned or topology.partition_num < 1:
             return "key", record.key
-        return partition_for(record.key, topology.partition_num, self._publisher.config.sharding)
+        return partition_for(record.key, topology.partition_num, self._publishing.config.sharding)
 
 
 def make_publication(

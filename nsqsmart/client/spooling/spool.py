@@ -16,9 +16,9 @@ from pathlib import Path
 from time import monotonic, time_ns
 from typing import NamedTuple
 
-from nsqsmart.client.publishing.shared_state import Publisher
+from nsqsmart.client.publishing.shared_state import PublishingState
 from nsqsmart.client.shared.arguments import Publication
-from nsqsmart.client.shared.log_fields import facts
+from nsqsmart.client.shared.log_fields import log_fields
 from nsqsmart.client.shared.receipt import Receipt
 from nsqsmart.client.spooling.sending import Sending, make_records
 from nsqsmart.client.spooling.storage import (
@@ -35,7 +35,7 @@ from nsqsmart.errors import ConfigError, Outcome, PublishError, SpoolError
 
 log = logging.getLogger("nsqsmart")
 
-Send = Callable[[Publisher, Publication, float], Receipt]
+Send = Callable[[PublishingState, Publication, float], Receipt]
 Lock = Callable[[], AbstractContextManager[None]]
 
 _LOCK_PATIENCE = 10.0
@@ -95,7 +95,7 @@ class Spool:
         """Topics whose waiting messages the disk does not let us send."""
 
     def publish(
-        self, send: Send, publisher: Publisher, publication: Publication, deadline: float
+        self, send: Send, publishing: PublishingState, publication: Publication, deadline: float
     ) -> Receipt:
         """Send *publication* behind what waits of its topic, or keep it.
 
@@ -105,12 +105,12 @@ class Spool:
         topic = publication.topic
         queue = self._queue(topic)
         with _trouble(topic):
-            error, waiting = self._clear_the_way(queue, publisher, deadline)
+            error, waiting = self._clear_the_way(queue, publishing, deadline)
         if error is not None and not error.retryable:
             raise error
         if not waiting:
             try:
-                return send(publisher, publication, deadline)
+                return send(publishing, publication, deadline)
             except PublishError as failure:
                 if not failure.retryable:
                     raise
@@ -118,7 +118,7 @@ class Spool:
                 self._again_at[topic] = monotonic() + _PAUSE
         return self._keep(queue, publication, error)
 
-    def flush(self, publisher: Publisher, deadline: float) -> list[Flushed]:
+    def flush(self, publishing: PublishingState, deadline: float) -> list[Flushed]:
         """Send what waits of every topic, one after the other; raises OSError for the folder."""
         found: list[Flushed] = []
         for topic in topics_in(self.folder):
@@ -127,7 +127,7 @@ class Spool:
                 try:
                     with _trouble(topic):
                         lock = partial(self._lock, deadline)
-                        found.append(self._send_waiting(queue, publisher, deadline, lock))
+                        found.append(self._send_waiting(queue, publishing, deadline, lock))
                 except SpoolError as error:
                     found.append(Flushed(topic, 0, 0, error))
         return found
@@ -135,7 +135,7 @@ class Spool:
     # ------------------------------------------------------------------------------ what waits
 
     def _clear_the_way(
-        self, queue: SpoolQueue, publisher: Publisher, deadline: float
+        self, queue: SpoolQueue, publishing: PublishingState, deadline: float
     ) -> tuple[PublishError | None, bool]:
         """Send what waits of a topic; why some of it still does, and whether to go behind that."""
         topic, paused = queue.topic, monotonic() < self._again_at.get(queue.topic, 0.0)
@@ -145,7 +145,7 @@ class Spool:
             return None, topic not in self._stuck
         try:
             # With all the patience there is for the spool's lock: without it the message is lost.
-            error = self._send_waiting(queue, publisher, deadline, self._lock).error
+            error = self._send_waiting(queue, publishing, deadline, self._lock).error
         except OSError as failure:
             if failure.errno is None:  # the lock
                 raise
@@ -153,7 +153,7 @@ class Spool:
             self._stuck.add(topic)
             self._again_at[topic] = monotonic() + _PAUSE
             reason = failure.strerror or failure
-            log.warning(_STUCK, topic, reason, _PAUSE, extra=facts(topic))
+            log.warning(_STUCK, topic, reason, _PAUSE, extra=log_fields(topic))
             return None, False
         self._stuck.discard(topic)
         if error is not None and error.code == _BUSY:
@@ -161,10 +161,10 @@ class Spool:
         return error, queue.waiting()
 
     def _send_waiting(
-        self, queue: SpoolQueue, publisher: Publisher, deadline: float, lock: Lock
+        self, queue: SpoolQueue, publishing: PublishingState, deadline: float, lock: Lock
     ) -> Flushed:
         topic = queue.topic
-        sending = Sending(queue, publisher, deadline, lock)
+        sending = Sending(queue, publishing, deadline, lock)
         with locked(queue.sending, min(_TURN, max(0.0, deadline - monotonic()))) as alone:
             if not alone:
                 busy = SpoolError("somebody else is sending what waits", code=_BUSY)
@@ -177,7 +177,7 @@ class Spool:
             # in a pause would be more than what is sent between two.
             self._again_at[topic] = monotonic() + _PAUSE
         if sending.sent:
-            log.info("spool: sent %d messages of %s", sending.sent, topic, extra=facts(topic))
+            log.info("spool: sent %d messages of %s", sending.sent, topic, extra=log_fields(topic))
         return Flushed(topic, sending.sent, sending.refused, error)
 
     # ------------------------------------------------------------------------------ what is kept
@@ -196,7 +196,7 @@ class Spool:
             "spool: keeping what is published to %s: %s",
             queue.topic,
             error or "others wait",
-            extra=facts(queue.topic),
+            extra=log_fields(queue.topic),
         )
         return Receipt(
             publication.topic,

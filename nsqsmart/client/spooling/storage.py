@@ -18,7 +18,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
-from nsqsmart.client.shared.log_fields import facts
+from nsqsmart.client.shared.log_fields import log_fields
 from nsqsmart.errors import ConfigError
 from nsqsmart.policy.spool_plan import (
     WINDOW_MESSAGES,
@@ -247,7 +247,7 @@ class SpoolQueue:
             log.error(
                 "spool: %s cannot be read: what waits is sent from its beginning",
                 self._progress_files[0],
-                extra=facts(self.topic),
+                extra=log_fields(self.topic),
             )
         return max(found, key=lambda slot: slot[0], default=(0, Progress()))
 
@@ -360,7 +360,7 @@ class SpoolQueue:
                 "spool: %d bytes of a segment could not be read: see %s",
                 found.damaged or len(data),
                 kept,
-                extra=facts(self.topic),
+                extra=log_fields(self.topic),
             )
             file.replace(kept)
         else:
@@ -440,7 +440,7 @@ class SpoolQueue:
             "spool: cut %d bytes off %s, of a record that was never completed",
             size,
             file,
-            extra=facts(self.topic),
+            extra=log_fields(self.topic),
         )
 
     def _numbers(self) -> list[int]:

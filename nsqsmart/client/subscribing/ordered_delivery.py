@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Protocol
 
 from nsqsmart.client.messages.message import Message, Source
-from nsqsmart.client.shared.log_fields import facts_of
+from nsqsmart.client.shared.log_fields import message_fields
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.policy.ordering import Order, OrderCheck
 
@@ -56,7 +56,7 @@ class Host(Protocol):
         """A message came out of order; False ends the subscription."""
 
 
-class Lane:
+class OrderedDelivery:
     """The messages of one ordered subscription on their way to the workers, one by one."""
 
     def __init__(self, subscription: Line, owner: Host) -> None:
@@ -66,7 +66,7 @@ class Lane:
         self._in_hand: Message | None = None
         self._waiting: deque[Message] = deque()
         self._follows = False  # another lane, whose message is still in hand
-        self._successor: Lane | None = None
+        self._successor: OrderedDelivery | None = None
         self._order = OrderCheck()
         self._failing: int | None = -1
         self._failures = 0
@@ -86,7 +86,7 @@ class Lane:
                 "partition %s goes back to offset %s",
                 message.partition,
                 message.offset,
-                extra=facts_of(message),
+                extra=message_fields(message),
             )
         elif order is Order.VIOLATION and not self._owner.on_out_of_order(message, before):
             # It was told. What a new connection begins with is what the server insists on.
@@ -107,7 +107,7 @@ class Lane:
             # The handler of the first copy still runs, and the server waits for it no longer.
             self.tell(message)
 
-    def follow(self, before: Lane) -> None:
+    def follow(self, before: OrderedDelivery) -> None:
         """Begin only when the handler of *before* has ended, whose connection is gone.
 
         The new leader sends again what is still being handled. What has come is known to both.
@@ -118,7 +118,7 @@ class Lane:
         if not before.end_with(self):
             self.begin()
 
-    def end_with(self, successor: Lane) -> bool:
+    def end_with(self, successor: OrderedDelivery) -> bool:
         """Nothing more is handled here; whether *successor* has to wait for what is in hand."""
         with self._lock:
             dropped = list(self._waiting)
@@ -209,7 +209,7 @@ class Lane:
                 message.partition,
                 message.topic,
                 message.attempts,
-                extra=facts_of(message),
+                extra=message_fields(message),
             )
 
     def is_blocked(self) -> bool:
@@ -248,7 +248,7 @@ def report_violation(message: Message, before: tuple[int, int], choice: object) 
         message.offset,
         message.internal_id,
         *before,
-        extra=facts_of(message),
+        extra=message_fields(message),
     )
     if callable(choice):
         return choice(message) is not False

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from nsqsmart.client.messages.message import Arrival, Detailed, Message, Source
+from nsqsmart.client.messages.message import Detailed, Message, ReadBatch, Source
 from nsqsmart.client.shared.trace_log import Line
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import (
@@ -147,7 +147,7 @@ def permanent_error(reason: NsqError, topic: str, channel: str) -> SubscribeErro
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SubscribeRequest:
     """What to subscribe to, and how."""
 
     topic: str
@@ -179,7 +179,11 @@ class Wish:
     ) -> DeliveryDecoder[Message]:
         """What makes messages of *source* from its bytes; *ack* is for those that are unordered."""
         layout = MessageLayout(self.greeting.offer.extend_support, self.detailed)
-        make = partial(Arrival, source, None if self.ordered else ack), Message, Detailed._from_raw
+        make = (
+            partial(ReadBatch, source, None if self.ordered else ack),
+            Message,
+            Detailed._from_raw,
+        )
         return DeliveryDecoder(layout, *make, self.config.max_frame_size)
 
     def line(self, connection: Connection) -> Line:

@@ -13,19 +13,19 @@ from typing import Protocol
 
 from nsqsmart.client.messages.message import Message
 from nsqsmart.client.shared.discovery import http_address
-from nsqsmart.client.shared.log_fields import facts_at, facts_of
-from nsqsmart.client.subscribing.ordered_delivery import Lane
+from nsqsmart.client.shared.log_fields import message_fields, subscription_fields
+from nsqsmart.client.subscribing.ordered_delivery import OrderedDelivery
 from nsqsmart.config import ClientConfig, ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.net.http.admin import AdminHttp
 from nsqsmart.policy.answers.operations import Verdict, judge
 from nsqsmart.policy.channel_positions import (
+    ChannelPosition,
     Finding,
     Remembered,
-    Standing,
-    judge_standing,
-    parse_standing,
+    judge_position,
+    parse_position,
 )
 from nsqsmart.policy.positions import Gate, gate_of, position_text
 from nsqsmart.policy.topology import Target
@@ -53,11 +53,11 @@ class Placed(Protocol):
         """For logs."""
 
 
-class Stood(Placed, Protocol):
+class Replacing(Placed, Protocol):
     """One that replaces another when that is lost, and may be ended meanwhile."""
 
-    lane: Lane | None
-    wires: Wires
+    ordering: OrderedDelivery | None
+    scope: CancelScope
 
 
 class Memory:
@@ -69,7 +69,7 @@ class Memory:
     def __init__(self) -> None:
         self.begun = self.rewound = False
         self.gate: Gate | None = None
-        self._lane: Lane | None = None
+        self._ordering: OrderedDelivery | None = None
         self.failed_checks = 0
         self._finished = False
         self._open: dict[int, Message] = {}
@@ -101,11 +101,11 @@ class Memory:
         """The server has not taken a FIN of that message."""
         self._refused[message_id] += 1
 
-    def hand_over(self, lane: Lane) -> None:
-        """*lane* is that of a new connection: it waits for what the one before has in hand."""
-        before, self._lane = self._lane, lane
+    def hand_over(self, ordering: OrderedDelivery) -> None:
+        """*ordering* is that of a new connection: it waits for what the one before has in hand."""
+        before, self._ordering = self._ordering, ordering
         if before is not None:
-            lane.follow(before)
+            ordering.follow(before)
 
     def count(self, unfinished: int) -> None:
         """So many messages without offsets were not answered when the connection ended."""
@@ -147,7 +147,7 @@ class Memory:
         return finished > self._refused[newest.id]
 
 
-class Standings:
+class ChannelPositions:
     """One for each consumer. ``channels_lost`` counts what was skipped, set back or not."""
 
     def __init__(self, config: ConsumerConfig) -> None:
@@ -161,7 +161,7 @@ class Standings:
         if self._start is not None:
             check_start(target)
 
-    def settle(self, stood: Stood) -> Memory | None:
+    def settle(self, stood: Replacing) -> Memory | None:
         """Before the first RDY: set the channel where it is to begin, or look where it is.
 
         None on an original nsqd. Raises what ends the connection, which is then tried again;
@@ -172,17 +172,17 @@ class Standings:
             return None
         memory = self._memories.setdefault(partition, Memory())
         if self._start is not None and not memory.begun:
-            memory.gate = begin_at(stood, self._start, self._config, stood.wires)
+            memory.gate = begin_at(stood, self._start, self._config, stood.scope)
             memory.begun = True
         elif (known := memory.remember()).unfinished:
             self._compare(stood, memory, known)
-        if stood.lane is not None:
-            memory.hand_over(stood.lane)
+        if stood.ordering is not None:
+            memory.hand_over(stood.ordering)
         return memory
 
-    def _compare(self, stood: Stood, memory: Memory, known: Remembered) -> None:
+    def _compare(self, stood: Replacing, memory: Memory, known: Remembered) -> None:
         try:
-            standing = look(stood, self._config, _CHECK_PATIENCE, stood.wires)
+            position = look(stood, self._config, _CHECK_PATIENCE, stood.scope)
         except DiscoveryError as error:
             memory.failed_checks += 1
             if memory.failed_checks < _CHECKS:
@@ -191,34 +191,36 @@ class Standings:
                 "cannot tell whether %s still has its place: %s",
                 stood.describe(),
                 error,
-                extra=facts_at(stood),
+                extra=subscription_fields(stood),
             )
-            standing = None
-        if standing is None:
+            position = None
+        if position is None:
             return
         memory.failed_checks = 0
         choice = str(self._config.on_channel_lost)
-        finding = judge_standing(known, standing, ordered=stood.ordered, choice=choice)
+        finding = judge_position(known, position, ordered=stood.ordered, choice=choice)
         if finding is Finding.FINE:
             return
         self.channels_lost += 1
         if finding is Finding.REWIND and known.lowest is not None:
-            self._rewind(stood, memory, known.lowest, standing)
+            self._rewind(stood, memory, known.lowest, position)
         else:
-            _tell(stood, known, standing)
+            _tell(stood, known, position)
             memory.clear()
 
-    def _rewind(self, stood: Stood, memory: Memory, lowest: int, standing: Standing) -> None:
+    def _rewind(
+        self, stood: Replacing, memory: Memory, lowest: int, position: ChannelPosition
+    ) -> None:
         log.error(
             "%s was forgotten by the cluster and made anew at offset %s: it is set back to %s, the "
             "first message that was not finished",
             stood.describe(),
-            standing.confirmed,
+            position.confirmed,
             lowest,
-            extra=facts_at(stood),
+            extra=subscription_fields(stood),
         )
         text = f"virtual_queue:{lowest}"
-        memory.gate = set_offset(stood, text, standing, self._config, stood.wires)
+        memory.gate = set_offset(stood, text, position, self._config, stood.scope)
         memory.rewound = True
 
 
@@ -233,9 +235,9 @@ def pass_gate(gate: Gate, messages: list[Message]) -> list[Message]:
         log.info(
             "%r was read before the channel was set elsewhere: it is dropped",
             message,
-            extra=facts_of(message),
+            extra=message_fields(message),
         )
-        message._rarities.taken = True
+        message._need_extras.taken = True
         if gate.is_early(offset):
             message._subscription.send_requeue(message, 0.0)
         else:
@@ -252,17 +254,19 @@ def check_start(target: Target) -> None:
         )
 
 
-def begin_at(stood: Placed, text: str, config: ClientConfig, wires: Wires | None = None) -> Gate:
-    """Set the channel to a position as the server writes it; see :meth:`Standings.settle`."""
-    standing = look(stood, config, _PATIENCE, wires)
-    if standing is None:
+def begin_at(
+    stood: Placed, text: str, config: ClientConfig, scope: CancelScope | None = None
+) -> Gate:
+    """Set the channel to a position, written as servers do; see ChannelPositions.settle."""
+    position = look(stood, config, _PATIENCE, scope)
+    if position is None:
         raise ConnectionLost(f"{stood.describe()}: its nsqd does not know the channel", sent=True)
-    return set_offset(stood, text, standing, config, wires)
+    return set_offset(stood, text, position, config, scope)
 
 
 def look(
-    stood: Placed, config: ClientConfig, patience: float, wires: Wires | None
-) -> Standing | None:
+    stood: Placed, config: ClientConfig, patience: float, scope: CancelScope | None
+) -> ChannelPosition | None:
     """Where the channel stands; raises DiscoveryError where there is no answer."""
     partition = stood.target.partition or 0
     query = (
@@ -273,13 +277,17 @@ def look(
         ("needClients", "false"),
     )
     limit = config.response_timeout or patience
-    with AdminHttp(limit, monotonic() + limit, wires) as http:
+    with AdminHttp(limit, monotonic() + limit, scope) as http:
         server = http_address(stood.target.node, config)
-        return parse_standing(*http.get(server, "/stats", query), partition, stood.channel)
+        return parse_position(*http.get(server, "/stats", query), partition, stood.channel)
 
 
 def set_offset(
-    stood: Placed, text: str, standing: Standing, config: ClientConfig, wires: Wires | None
+    stood: Placed,
+    text: str,
+    position: ChannelPosition,
+    config: ClientConfig,
+    scope: CancelScope | None,
 ) -> Gate:
     """Let the channel go on at *text*; what it had read before is kept out by the gate."""
     query = (
@@ -288,7 +296,7 @@ def set_offset(
         ("channel", stood.channel),
     )
     limit = config.response_timeout or _PATIENCE
-    with AdminHttp(limit, monotonic() + limit, wires) as http:
+    with AdminHttp(limit, monotonic() + limit, scope) as http:
         server = http_address(stood.target.node, config)
         verdict, said = judge(*http.post(server, "/channel/setoffset", query, text.encode()))
     if verdict is not Verdict.DONE:
@@ -296,19 +304,19 @@ def set_offset(
         if verdict is Verdict.FAILED:
             raise ConnectError(what, permanent=True)
         raise ConnectionLost(what, sent=True)
-    log.info("%s is set to %s", stood.describe(), text, extra=facts_at(stood))
-    return gate_of(text, standing.start, standing.end, ordered=stood.ordered)
+    log.info("%s is set to %s", stood.describe(), text, extra=subscription_fields(stood))
+    return gate_of(text, position.start, position.end, ordered=stood.ordered)
 
 
-def _tell(stood: Stood, known: Remembered, standing: Standing) -> None:
-    others = standing.clients - 1
+def _tell(stood: Replacing, known: Remembered, position: ChannelPosition) -> None:
+    others = position.clients - 1
     log.error(
         "%s has gone on to offset %s, and %s of its messages were delivered and not finished "
         "(from offset %s): the cluster has forgotten the channel and skipped them%s",
         stood.describe(),
-        standing.confirmed,
+        position.confirmed,
         known.unfinished,
         "unknown" if known.lowest is None else known.lowest,
         f", unless one of {others} other consumers has finished them" if others > 0 else "",
-        extra=facts_at(stood),
+        extra=subscription_fields(stood),
     )

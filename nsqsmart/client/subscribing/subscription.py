@@ -11,16 +11,16 @@ import threading
 from time import monotonic
 from typing import Protocol
 
-from nsqsmart.client.messages.checked_out import Holdings, Timeouts
-from nsqsmart.client.messages.dead_letters import GivingUp
+from nsqsmart.client.messages.checked_out import CheckedOut, Timeouts
+from nsqsmart.client.messages.dead_letters import DeadLetters
 from nsqsmart.client.messages.message import Holder, Message
 from nsqsmart.client.shared.trace_log import Line
-from nsqsmart.client.subscribing.ordered_delivery import Host, Lane
-from nsqsmart.client.subscribing.request import Wish, check_connection
-from nsqsmart.client.subscribing.start_position import Memory, Standings
+from nsqsmart.client.subscribing.ordered_delivery import Host, OrderedDelivery
+from nsqsmart.client.subscribing.request import SubscribeRequest, check_connection
+from nsqsmart.client.subscribing.start_position import ChannelPositions, Memory
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectionLost, NsqError, ServerError
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.reader import Reader
 from nsqsmart.net.threads import Thread, spawn
@@ -36,9 +36,9 @@ _SILENT_INTERVALS = 2.5
 class Owner(Host, Protocol):
     """What a subscription tells its consumer."""
 
-    holdings: Holdings
-    giving_up: GivingUp
-    standings: Standings
+    checked_out: CheckedOut
+    dead_letters: DeadLetters
+    channel_positions: ChannelPositions
     timeouts: Timeouts
 
     def on_subscribed(self, subscription: Subscription) -> None:
@@ -60,9 +60,9 @@ class Owner(Host, Protocol):
 class Subscription:
     """One connection's life; a lost one is replaced by a new Subscription."""
 
-    def __init__(self, wish: Wish, owner: Owner) -> None:
-        self.wish = wish
-        self.topic, self.channel, self.target = wish.topic, wish.channel, wish.target
+    def __init__(self, request: SubscribeRequest, owner: Owner) -> None:
+        self.request = request
+        self.topic, self.channel, self.target = request.topic, request.channel, request.target
         self.outbox: Outbox | None = None
         self.reader: Reader[Message] | None = None
         self.connection: Connection | None = None
@@ -71,13 +71,13 @@ class Subscription:
         self.max_msg_timeout = 900.0
         self.process = os.getpid()
         self.close_wait = threading.Event()
-        self.lane = Lane(self, owner) if wish.ordered else None
+        self.ordering = OrderedDelivery(self, owner) if request.ordered else None
         self._memory: Memory | None = None
-        self._detailed = wish.detailed
+        self._detailed = request.detailed
         self._owner = owner
         self._abandoned = False
         self._strays: set[bytes] = set()
-        self.wires = Wires()
+        self.scope = CancelScope()
         self._line: Line | None = None
         self._thread: Thread | None = None
 
@@ -96,19 +96,19 @@ class Subscription:
         """End it from any thread; the reader wakes and reports."""
         self._abandoned = True
         # While it is dialled there is only this to end it by.
-        self.wires.cut()
+        self.scope.cut()
         if self.outbox:
             self.outbox.break_off()
 
     @property
     def config(self) -> ConsumerConfig:
         """The consumer's options."""
-        return self.wish.config
+        return self.request.config
 
     @property
     def ordered(self) -> bool:
         """Whether its messages come one by one."""
-        return self.wish.ordered
+        return self.request.ordered
 
     @property
     def live(self) -> bool:
@@ -141,11 +141,11 @@ class Subscription:
     def finish(self, message: Message) -> bool:
         """FIN, unless it is too late."""
         outbox = self.outbox
-        late = monotonic() >= message._arrival.deadline and message.expired
+        late = monotonic() >= message._read_batch.deadline and message.expired
         if late or outbox is None or not outbox.ack(message.id):
             return self._too_late(message)
-        if message._rare is not None and message._rare.life is not None:
-            message._rare.life.note("finished")
+        if message._extras is not None and message._extras.life is not None:
+            message._extras.life.note("finished")
         return True
 
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
@@ -158,10 +158,10 @@ class Subscription:
             self._owner.on_result(message, ok=False)
         if not self._may_answer(message):
             return self._too_late(message)
-        if self.lane:
-            self.lane.hold(message, delay, counts=backoff)
+        if self.ordering:
+            self.ordering.hold(message, delay, counts=backoff)
             return True
-        config = self.wish.config
+        config = self.request.config
         if delay is None:
             delay = config.default_requeue_delay * message.attempts
         self.send_requeue(message, min(max(0.0, delay), config.max_requeue_delay))
@@ -169,12 +169,12 @@ class Subscription:
 
     def hold(self, message: Message) -> Holder[Message]:
         """From now on no handler answers for *message*."""
-        self._owner.holdings.take(message)
-        return self._owner.holdings
+        self._owner.checked_out.take(message)
+        return self._owner.checked_out
 
     def give_up(self, message: Message) -> bool:
         """Pass *message* on to who takes what cannot be handled, then FIN."""
-        return self._owner.giving_up.give_up(message)
+        return self._owner.dead_letters.give_up(message)
 
     def forget(self, message: Message) -> None:
         """*message* is the server's again, which has lost its patience: nothing is sent."""
@@ -182,8 +182,8 @@ class Subscription:
             self.outbox.settled += 1
         if self.live and message.expired:
             self._owner.timeouts.note(message)
-            if self.lane:
-                self.lane.tell(message)
+            if self.ordering:
+                self.ordering.tell(message)
         if message._life is not None:
             message._life.note("timed_out" if message.expired else "lost")
 
@@ -235,7 +235,7 @@ class Subscription:
 
     def watch(self, now: float) -> None:
         """End a connection that has been silent for 2.5 heartbeat intervals."""
-        interval = self.wish.config.heartbeat_interval
+        interval = self.request.config.heartbeat_interval
         if self.live and interval and now - self.heard_at > _SILENT_INTERVALS * interval:
             self.hang_up()
 
@@ -265,22 +265,22 @@ class Subscription:
         self._owner.on_ended(self, reason)
 
     def _live(self) -> NsqError:
-        wish, config = self.wish, self.wish.config
-        self._owner.standings.check(self.target)
+        request, config = self.request, self.request.config
+        self._owner.channel_positions.check(self.target)
         deadline = monotonic() + config.dial_timeout + config.handshake_timeout
-        connection = open_connection(self.target.address, wish.greeting, deadline, self.wires)
+        connection = open_connection(self.target.address, request.greeting, deadline, self.scope)
         self.connection = connection
         check_connection(connection)
         self.msg_timeout = connection.grant.msg_timeout
         self.max_msg_timeout = max(connection.grant.max_msg_timeout, self.msg_timeout)
-        connection.exchange(wish.command(), monotonic() + config.dial_timeout)
-        self._memory = self._owner.standings.settle(self)
+        connection.exchange(request.command(), monotonic() + config.dial_timeout)
+        self._memory = self._owner.channel_positions.settle(self)
         connection.transport.socket.block(config.write_timeout)
         outbox = Outbox(connection.transport, self._owner.on_dirty, self.max_rdy)
-        self.reader = reader = Reader(connection, wish.decoder(self, outbox.ack), outbox, self)
+        self.reader = reader = Reader(connection, request.decoder(self, outbox.ack), outbox, self)
         self.outbox = outbox
         self.heard_at = monotonic()
-        self._line = wish.line(connection)
+        self._line = request.line(connection)
         if self._abandoned:
             outbox.break_off()
         self._owner.on_subscribed(self)
@@ -292,11 +292,11 @@ class Subscription:
             self._line.begin(messages)
         if self._detailed and self._memory is not None:
             messages = self._memory.take(messages)
-        if self.lane is None:
+        if self.ordering is None:
             self._owner.deliver(messages)
             return
         for message in messages:
-            self.lane.offer(message)
+            self.ordering.offer(message)
 
     def on_refusal(self, error: ServerError) -> None:
         """From the reader."""

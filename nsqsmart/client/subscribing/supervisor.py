@@ -10,7 +10,7 @@ from time import monotonic
 from typing import NamedTuple, Protocol
 
 from nsqsmart.client.shared.directory import Directory
-from nsqsmart.client.shared.log_fields import Seldom, facts
+from nsqsmart.client.shared.log_fields import LogThrottle, log_fields
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
 from nsqsmart.net.threads import Thread, spawn
@@ -34,12 +34,12 @@ _TELL_MISSING_EVERY = 600.0
 Place = int | Address
 
 
-def place_of(target: Target) -> Place:
+def subscription_key(target: Target) -> Place:
     """What there is one subscription of: a partition, or an original nsqd."""
     return target.address if target.partition is None else target.partition
 
 
-class Keepable(Protocol):
+class Supervised(Protocol):
     """A subscription, as far as the keeper is concerned."""
 
     target: Target
@@ -63,7 +63,7 @@ class _Begun(NamedTuple):
     pause: float
 
 
-class Keeper:
+class SubscriptionSupervisor:
     """One thread: looks up, subscribes to what is new, dials again what was lost.
 
     *subscribe* starts a subscription and returns it; the consumer reports its end by
@@ -74,13 +74,13 @@ class Keeper:
         self,
         directory: Directory,
         topic: str,
-        subscribe: Callable[[Target, Topology], Keepable],
+        subscribe: Callable[[Target, Topology], Supervised],
     ) -> None:
         self._directory = directory
         self._topic = topic
         self._subscribe = subscribe
         self._changed = threading.Condition(threading.Lock())  # guards all below
-        self._kept: dict[Place, Keepable] = {}
+        self._kept: dict[Place, Supervised] = {}
         self._failing: dict[Place, _Failing] = {}
         self._begun: dict[Place, _Begun] = {}
         self._refused: set[Refused] = set()
@@ -89,7 +89,7 @@ class Keeper:
         self._closed = False
         self.topology: Topology | None = None
         self.failure: Exception | None = None
-        self._missing = Seldom(_TELL_MISSING_EVERY)
+        self._missing = LogThrottle(_TELL_MISSING_EVERY)
         self._thread: Thread | None = None
 
     def start(self) -> None:
@@ -105,18 +105,18 @@ class Keeper:
         if self._thread and self._thread is not threading.current_thread():
             self._thread.join(max(0.0, deadline - monotonic()))
 
-    def established(self, subscription: Keepable) -> None:
+    def established(self, subscription: Supervised) -> None:
         """The server took the subscription: its failures are forgotten, if it lasts."""
-        place = place_of(subscription.target)
+        place = subscription_key(subscription.target)
         with self._changed:
             failing = self._failing.pop(place, None)
             known = (failing.times, failing.pause) if failing else (0, 0.0)
             self._begun[place] = _Begun(monotonic(), *known)
 
-    def lost(self, subscription: Keepable, *, moved: bool) -> None:
+    def lost(self, subscription: Supervised, *, moved: bool) -> None:
         """A subscription ended; *moved*: look up again before the next try."""
         target = subscription.target
-        place = place_of(target)
+        place = subscription_key(target)
         with self._changed:
             if self._kept.get(place) is not subscription:
                 return
@@ -151,7 +151,9 @@ class Keeper:
             except Exception:
                 # Without this thread nothing is ever dialled again: whatever it is, go on.
                 log.exception(
-                    "keeping the subscriptions of %s failed", self._topic, extra=facts(self._topic)
+                    "keeping the subscriptions of %s failed",
+                    self._topic,
+                    extra=log_fields(self._topic),
                 )
                 with self._changed:
                     self._changed.wait(_AFTER_A_BUG)
@@ -208,7 +210,7 @@ class Keeper:
     def _tell_missing(self, topology: Topology) -> None:
         """Log that there is nothing to subscribe to: when it begins, and then rarely."""
         if topology.targets:
-            self._missing = Seldom(_TELL_MISSING_EVERY)
+            self._missing = LogThrottle(_TELL_MISSING_EVERY)
         elif self._missing.tell() is not None:
             known = topology.state is not TopicState.UNKNOWN
             log.warning(
@@ -216,16 +218,16 @@ class Keeper:
                 f"no partition of topic {self._topic} has a leader"
                 if known
                 else f"no nsqlookupd knows topic {self._topic}",
-                extra=facts(self._topic),
+                extra=log_fields(self._topic),
             )
 
     def _reconcile(self) -> None:
         topology = self.topology
         if topology is None:
             return
-        wanted = {place_of(target): target for target in topology.targets}
+        wanted = {subscription_key(target): target for target in topology.targets}
         now = monotonic()
-        moved: list[Keepable] = []
+        moved: list[Supervised] = []
         due: list[tuple[Place, Target]] = []
         with self._changed:
             for place, target in wanted.items():

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 
 if TYPE_CHECKING:
     from nsqsmart.net.http.session import HttpSession
@@ -21,13 +21,13 @@ Query = Iterable[tuple[str, str]]
 class AdminHttp:
     """One round of requests, each with at most *patience* seconds, all before *deadline*.
 
-    *wires* know of its sockets, and can end them.
+    *scope* know of its sockets, and can end them.
     """
 
-    def __init__(self, patience: float, deadline: float, wires: Wires | None = None) -> None:
+    def __init__(self, patience: float, deadline: float, scope: CancelScope | None = None) -> None:
         self._patience = patience
         self._deadline = deadline
-        self._session = _open_session(wires)
+        self._session = _open_session(scope)
 
     def __enter__(self) -> Self:
         self._session.__enter__()
@@ -62,8 +62,8 @@ def _url(server: Address, path: str, query: Query) -> str:
     return f"http://{server}{path}?{urlencode(list(query))}"
 
 
-def _open_session(wires: Wires | None) -> HttpSession:
+def _open_session(scope: CancelScope | None) -> HttpSession:
     """Whoever has no use for HTTP does not pay for the import of requests."""
     from nsqsmart.net.http.session import MAX_LISTING, HttpSession  # noqa: PLC0415
 
-    return HttpSession(MAX_LISTING, wires)
+    return HttpSession(MAX_LISTING, scope)

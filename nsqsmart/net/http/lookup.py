@@ -23,7 +23,7 @@ from nsqsmart.policy.answers.lookup import (
 )
 
 if TYPE_CHECKING:
-    from nsqsmart.net.cancel_scope import Wires
+    from nsqsmart.net.cancel_scope import CancelScope
     from nsqsmart.net.http.session import HttpSession
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class LookupClient:
         self,
         seeds: Sequence[Address],
         options: LookupOptions,
-        wires: Wires | None = None,
+        scope: CancelScope | None = None,
         meter: Metrics | None = None,
         permits: Callable[[Address], bool] = lambda _: True,
     ) -> None:
@@ -102,7 +102,7 @@ class LookupClient:
         self._permits = permits
         self._seeds = tuple(dict.fromkeys(seeds))
         self._options = options
-        self._wires = wires
+        self._scope = scope
         self._meter = meter
         self._peers = {seed: _Peer(seed, learned=False) for seed in self._seeds}
         self._leader: Address | None = None
@@ -114,7 +114,7 @@ class LookupClient:
         """What every lookupd says of *topic*, as far as half of the time left allows."""
         now = monotonic()
         limit = now + (deadline - now) / 2
-        with _open_session(self._wires) as session:
+        with _open_session(self._scope) as session:
             self._refresh_peers(session, (now + limit) / 2)
             # The # of an ephemeral topic would begin a fragment, which is not sent.
             path = access.path + quote(topic, safe="")
@@ -161,7 +161,7 @@ class LookupClient:
 
         Raises :class:`DiscoveryError` when none answers.
         """
-        with _open_session(self._wires) as session:
+        with _open_session(self._scope) as session:
             failed: list[tuple[Address, str]] = []
             if not self._ask_for_peers(session, deadline, failed):
                 raise _nobody_answered(failed)
@@ -176,7 +176,7 @@ class LookupClient:
         self, path: str, parse: Callable[[int, bytes], T], deadline: float
     ) -> tuple[list[T], list[tuple[Address, str]]]:
         failed: list[tuple[Address, str]] = []
-        with _open_session(self._wires, listing=True) as session:
+        with _open_session(self._scope, listing=True) as session:
             answers = [
                 self._get(session, peer, path, parse, until, failed)
                 for peer, until in self._in_turn(deadline)
@@ -267,7 +267,7 @@ class LookupClient:
         return answer
 
 
-def _open_session(wires: Wires | None = None, *, listing: bool = False) -> HttpSession:
+def _open_session(scope: CancelScope | None = None, *, listing: bool = False) -> HttpSession:
     """Only who looks up pays for the import of requests."""
     from nsqsmart.net.http.session import (  # noqa: PLC0415
         MAX_ANSWER,
@@ -275,7 +275,7 @@ def _open_session(wires: Wires | None = None, *, listing: bool = False) -> HttpS
         HttpSession,
     )
 
-    return HttpSession(MAX_LISTING if listing else MAX_ANSWER, wires)
+    return HttpSession(MAX_LISTING if listing else MAX_ANSWER, scope)
 
 
 def _nobody_answered(failed: Sequence[tuple[Address, str]]) -> DiscoveryError:

@@ -23,7 +23,7 @@ from urllib3.exceptions import HTTPError
 
 from nsqsmart.errors import ConnectError, DiscoveryError
 from nsqsmart.names import Address, printable
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.net.resolving import Resolved, resolve
 from nsqsmart.net.sockets import NOSIGNAL
 
@@ -47,17 +47,17 @@ _HEADERS = {
 class HttpSession:
     """A fresh session, to be closed after one round; never kept, shared or carried over a fork.
 
-    *wires* know of its sockets, and can end them.
+    *scope* know of its sockets, and can end them.
     """
 
-    def __init__(self, max_answer: int = MAX_ANSWER, wires: Wires | None = None) -> None:
+    def __init__(self, max_answer: int = MAX_ANSWER, scope: CancelScope | None = None) -> None:
         self._max_answer = max_answer
         self._bounds = _Bounds()
         self.date = ""
         """What the last answer gave as its time; empty if it gave none."""
         self._session = requests.Session()
         self._session.trust_env = False
-        self._session.mount("http://", _Adapter(self._bounds, wires or Wires()))
+        self._session.mount("http://", _Adapter(self._bounds, scope or CancelScope()))
 
     def __enter__(self) -> Self:
         return self
@@ -146,21 +146,21 @@ class _Socket(socket.socket):
 class _Connection(HTTPConnection):
     """Resolves and connects within the deadline."""
 
-    def __init__(self, bounds: _Bounds, wires: Wires, *args: Any, **options: Any) -> None:
+    def __init__(self, bounds: _Bounds, scope: CancelScope, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._bounds = bounds
-        self._wires = wires
+        self._scope = scope
 
     def _new_conn(self) -> socket.socket:
         failure: OSError | None = None
         for family, sockaddr in self._resolve():
             sock = socket.socket(family, socket.SOCK_STREAM)
             try:
-                self._wires.add(sock)
+                self._scope.add(sock)
                 sock.settimeout(self._bounds.time_left())
                 sock.connect(sockaddr)
                 sock = _Socket(sock, self._bounds)
-                self._wires.add(sock)
+                self._scope.add(sock)
             except OSError as error:
                 sock.close()
                 failure = error
@@ -169,7 +169,7 @@ class _Connection(HTTPConnection):
         raise failure or OSError("the name has no address")
 
     def _resolve(self) -> list[Resolved]:
-        return resolve(Address(self.host, self.port or 80), self._bounds.deadline, self._wires)
+        return resolve(Address(self.host, self.port or 80), self._bounds.deadline, self._scope)
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # of the base class's base
         if self.sock is None:
@@ -189,9 +189,9 @@ class _Pool(HTTPConnectionPool):
 
 
 class _Adapter(HTTPAdapter):
-    def __init__(self, bounds: _Bounds, wires: Wires) -> None:
+    def __init__(self, bounds: _Bounds, scope: CancelScope) -> None:
         self._bounds = bounds
-        self._wires = wires
+        self._scope = scope
         super().__init__(pool_connections=4, pool_maxsize=1)
 
     def init_poolmanager(self, *_args: Any, **_options: Any) -> None:
@@ -201,7 +201,7 @@ class _Adapter(HTTPAdapter):
 
     def _new_pool(self, *args: Any, **options: Any) -> _Pool:
         pool = _Pool(*args, **options)
-        pool.ConnectionCls = partial(_Connection, self._bounds, self._wires)  # type: ignore[assignment]
+        pool.ConnectionCls = partial(_Connection, self._bounds, self._scope)  # type: ignore[assignment]
         return pool
 
 

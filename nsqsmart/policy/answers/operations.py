@@ -43,7 +43,7 @@ class Verdict(Enum):
     FAILED = "failed"
 
 
-class TopicWish(NamedTuple):
+class TopicSettings(NamedTuple):
     """A topic that is to be made."""
 
     topic: str

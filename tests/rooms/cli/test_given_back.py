@@ -11,7 +11,7 @@ from nsqsmart.cli.copier import Copier, Filter, Kept
 from nsqsmart.cli.ending import Ending
 from nsqsmart.cli.filing import Filing, Source
 from nsqsmart.cli.progress import Bar
-from nsqsmart.client.consuming.rdy_controller import Regulator
+from nsqsmart.client.consuming.rdy_controller import RdyController
 from nsqsmart.contrib.shared import running
 from nsqsmart.contrib.shared.running import Limits, Shift
 from nsqsmart.errors import MessageRejected, PublishFailed
@@ -62,7 +62,9 @@ def test_it_asks_for_no_more_than_n_whatever_the_address_says(full, nsqsmart, tm
 def test_a_flag_wins_over_the_address(full, nsqsmart, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        Regulator, "__init__", spy(Regulator.__init__, lambda each: asked.append(each.config))
+        RdyController,
+        "__init__",
+        spy(RdyController.__init__, lambda each: asked.append(each.config)),
     )
     arguments = ("tail", "orders", "--channel", "c", "-n", 7, "--max-in-flight", 3)
     assert nsqsmart(*arguments, "--url", f"{full.url}?max_in_flight=50&workers=9")[0] == 0

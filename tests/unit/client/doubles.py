@@ -7,9 +7,9 @@ from collections.abc import Callable
 from copy import copy
 from time import monotonic
 
-from nsqsmart.client.messages.checked_out import Holdings
-from nsqsmart.client.messages.dead_letters import GivingUp
-from nsqsmart.client.messages.message import Arrival, Message
+from nsqsmart.client.messages.checked_out import CheckedOut
+from nsqsmart.client.messages.dead_letters import DeadLetters
+from nsqsmart.client.messages.message import Message, ReadBatch
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.names import Address
 from nsqsmart.policy.answers.lookup import Node
@@ -18,7 +18,7 @@ from nsqsmart.policy.topology import Target
 ADDRESS = Address("a", 4150)
 
 
-class Boss:
+class FakeRuntime:
     """Stands for the consumer."""
 
     def __init__(self, **options: object) -> None:
@@ -28,8 +28,8 @@ class Boss:
         self.results: list[bool] = []
         self.judged: list[Message] = []
         self.fatal: list[BaseException] = []
-        self.holdings = Holdings(self)
-        self.giving_up = GivingUp(ConsumerConfig(**options), "nsq://127.0.0.1:1")
+        self.checked_out = CheckedOut(self)
+        self.dead_letters = DeadLetters(ConsumerConfig(**options), "nsq://127.0.0.1:1")
 
     def is_starved(self) -> bool:
         return self.starved
@@ -50,11 +50,11 @@ class Source:
     msg_timeout = 60.0
     max_msg_timeout = 900.0
 
-    def __init__(self, lane: object = None, boss: Boss | None = None) -> None:
+    def __init__(self, ordering: object = None, runtime: FakeRuntime | None = None) -> None:
         self.heard_at = monotonic()
         self.process = os.getpid()
-        self.lane = lane
-        self.boss = boss
+        self.ordering = ordering
+        self.runtime = runtime
         self.late = False
         self.live = True
         self.forgotten: list[Message] = []
@@ -74,8 +74,8 @@ class Source:
         return self._take("FIN")
 
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
-        if backoff and self.boss:
-            self.boss.on_result(message, ok=False)
+        if backoff and self.runtime:
+            self.runtime.on_result(message, ok=False)
         return self._take("REQ", delay, backoff)
 
     def touch(self, message: Message) -> bool:
@@ -84,12 +84,12 @@ class Source:
     def send_requeue(self, message: Message, delay: float) -> None:
         self.sent.append(("REQ now", delay))
 
-    def hold(self, message: Message) -> Holdings:
-        self.boss.holdings.take(message)
-        return self.boss.holdings
+    def hold(self, message: Message) -> CheckedOut:
+        self.runtime.checked_out.take(message)
+        return self.runtime.checked_out
 
     def give_up(self, message: Message) -> bool:
-        return self.boss.giving_up.give_up(message)
+        return self.runtime.dead_letters.give_up(message)
 
     def stray(self, message: Message) -> None:
         self.forgotten.append(message)
@@ -98,7 +98,7 @@ class Source:
         self.forgotten.append(message)
 
 
-class Lane:
+class FakeOrdering:
     """Notes of whether each message that ended was finished."""
 
     def __init__(self) -> None:
@@ -121,13 +121,13 @@ class Life:
 
 def expire(message: Message) -> None:
     """Its time is up; that of what came with it is not."""
-    message._arrival = copy(message._arrival)
-    message._arrival.deadline -= 61
+    message._read_batch = copy(message._read_batch)
+    message._read_batch.deadline -= 61
 
 
 def message_of(source: Source, attempts: int = 1) -> Message:
-    ack = None if source.lane else source.ack
-    return Message(Arrival(source, ack), 1, attempts, bytes(16), b"x")
+    ack = None if source.ordering else source.ack
+    return Message(ReadBatch(source, ack), 1, attempts, bytes(16), b"x")
 
 
 def raising(error: BaseException) -> Callable[[object], None]:

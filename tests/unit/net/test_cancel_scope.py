@@ -11,7 +11,7 @@ import pytest
 
 from nsqsmart.errors import ConnectError, DiscoveryError
 from nsqsmart.names import Address
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.net.http.session import HttpSession
 from nsqsmart.net.sockets import dial
 from tests.helpers import eventually
@@ -19,36 +19,36 @@ from tests.peers import Peer, Talk
 
 
 def test_who_waits_is_woken_and_who_comes_later_is_refused():
-    wires = Wires()
+    scope = CancelScope()
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        wires.add(ours)
+        scope.add(ours)
         got: list[bytes] = []
         thread = threading.Thread(target=lambda: got.append(ours.recv(1)))
         thread.start()
-        wires.cut()
+        scope.cut()
         thread.join(5)
         assert got == [b""]
         assert theirs.recv(1) == b""
         with pytest.raises(ConnectionAbortedError, match="closed"):
-            wires.add(theirs)
-    wires.cut()
+            scope.add(theirs)
+    scope.cut()
 
 
 def test_who_waits_for_an_answer_gets_that_it_is_over():
-    wires, answers = Wires(), SimpleQueue()
-    wires.add(answers)
-    wires.cut()
+    scope, answers = CancelScope(), SimpleQueue()
+    scope.add(answers)
+    scope.cut()
     assert isinstance(answers.get(timeout=5), ConnectionAbortedError)
 
 
 def test_none_is_kept_alive():
-    wires = Wires()
+    scope = CancelScope()
     for _ in range(20):
         with socket.socket() as sock:
-            wires.add(sock)
+            scope.add(sock)
         del sock
-    assert len(wires._held) == 1
+    assert len(scope._held) == 1
 
 
 def test_whoever_connects_learns_it():
@@ -62,19 +62,19 @@ def test_whoever_connects_learns_it():
             for each in crowd:
                 each.setblocking(False)
                 each.connect_ex(address)
-            wires = Wires()
+            scope = CancelScope()
             failed: list[ConnectError] = []
 
             def connect() -> None:
                 with pytest.raises(ConnectError) as caught:
-                    dial(address, monotonic() + 30, wires=wires)
+                    dial(address, monotonic() + 30, scope=scope)
                 failed.append(caught.value)
 
             thread = threading.Thread(target=connect)
             thread.start()
-            eventually(lambda: wires._held)
+            eventually(lambda: scope._held)
             assert thread.is_alive()
-            wires.cut()
+            scope.cut()
             thread.join(5)
             assert failed
         finally:
@@ -83,11 +83,11 @@ def test_whoever_connects_learns_it():
 
 
 def test_a_request_under_way_ends():
-    wires = Wires()
+    scope = CancelScope()
     failed: list[DiscoveryError] = []
 
     def ask() -> None:
-        with HttpSession(wires=wires) as session, pytest.raises(DiscoveryError) as caught:
+        with HttpSession(scope=scope) as session, pytest.raises(DiscoveryError) as caught:
             session.get("http://{}:{}/".format(*peer.address), monotonic() + 30)
         failed.append(caught.value)
 
@@ -102,20 +102,20 @@ def test_a_request_under_way_ends():
         thread = threading.Thread(target=ask)
         thread.start()
         assert asked.wait(5)
-        wires.cut()
+        scope.cut()
         thread.join(5)
         assert failed
 
 
 def test_a_forked_child_closes_descriptors_and_says_nothing():
     here, there = socket.socketpair()
-    wires = Wires()
+    scope = CancelScope()
     answers: SimpleQueue[object] = SimpleQueue()
-    wires.add(here)
-    wires.add(answers)
+    scope.add(here)
+    scope.add(answers)
     twin = here.dup()
-    with wires._lock:
-        wires.drop()
+    with scope._lock:
+        scope.drop()
     assert here.fileno() == -1
     assert answers.empty()
     with twin, there:

@@ -93,7 +93,7 @@ def lend(pool: ConnectionPool, address: Address = HERE, patience: float = SOON):
 
 
 def waiting_in(pool: ConnectionPool, address: Address = HERE) -> int:
-    return len(pool._places[address].line)
+    return len(pool._hosts[address].line)
 
 
 def in_thread(target: Callable[[], object]) -> threading.Thread:
@@ -203,7 +203,7 @@ def test_who_waits_dials_in_the_room_of_one_who_could_not(opener):
             take(pool)
 
     failing = in_thread(fail)
-    eventually(lambda: HERE in pool._places and pool._places[HERE].alive)
+    eventually(lambda: HERE in pool._hosts and pool._hosts[HERE].alive)
     got = waiters(pool, 1)
     may_fail.set()
     failing.join(SOON)
@@ -214,9 +214,9 @@ def test_one_who_is_served_wakes_the_next(pool, opener):
     """Two may come back before the first of the line has moved."""
     with lend(pool), lend(pool):
         got = waiters(pool, 2)
-        place = pool._places[HERE]
-        place.idle.extend([Line(HERE), Line(HERE)])
-        pool._wake_first(place)
+        host = pool._hosts[HERE]
+        host.idle.extend([Line(HERE), Line(HERE)])
+        pool._wake_first(host)
         eventually(lambda: len(got) == 2, SOON)
 
 
@@ -504,9 +504,9 @@ def test_an_interrupt_anywhere_leaks_no_place():
         return ConnectionPool(Opener(), size=1, idle_timeout=45)
 
     pool = fresh()
-    places = count_places(lambda: use(pool))
-    assert places > 50
-    for position in range(1, places + 1):
+    hosts = count_places(lambda: use(pool))
+    assert hosts > 50
+    for position in range(1, hosts + 1):
         pool = fresh()
         with suppress(KeyboardInterrupt), interrupted_at(position):
             use(pool)

@@ -11,7 +11,7 @@ from nsqsmart.errors import ConnectionLost, ProtocolError, ServerError
 from nsqsmart.names import Address
 from nsqsmart.net.connection import open_connection
 from nsqsmart.net.handshake import make_greeting
-from nsqsmart.net.pull_reader import Intake
+from nsqsmart.net.pull_reader import PullReader
 from nsqsmart.wire.deliveries import DeliveryDecoder
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, RESPONSE, encode_frame
 from nsqsmart.wire.messages import PLAIN
@@ -41,20 +41,20 @@ def listener() -> Listener:
 def begin(listener):
     opened = []
 
-    def start(script) -> Intake[bytes]:
+    def start(script) -> PullReader[bytes]:
         peer = Peer(script)
         config = ConsumerConfig()
         connection = open_connection(Address(*peer.address), make_greeting(config), soon())
         make = lambda *fields: fields[-1]  # noqa: E731 - a message is its body here
         decoder = DeliveryDecoder(PLAIN, object, make, make, 2048)
-        intake = Intake(connection, decoder, listener, 5.0)
-        intake.send(b"SUB t c\n")
-        opened.append((intake, peer))
-        return intake
+        pull_reader = PullReader(connection, decoder, listener, 5.0)
+        pull_reader.send(b"SUB t c\n")
+        opened.append((pull_reader, peer))
+        return pull_reader
 
     yield start
-    for intake, peer in opened:
-        intake.close()
+    for pull_reader, peer in opened:
+        pull_reader.close()
         peer.__exit__()
 
 
@@ -75,13 +75,13 @@ def test_what_has_come_is_there_at_once_and_nothing_ends_at_the_deadline(begin, 
         talk.send(message_frame(1, b"a") + message_frame(2, b"b"))
         talk.line()
 
-    intake = begin(script)
-    assert intake.receive(soon(0.02)) is None
-    intake.send(b"NOP\n")
+    pull_reader = begin(script)
+    assert pull_reader.receive(soon(0.02)) is None
+    pull_reader.send(b"NOP\n")
     before = monotonic()
-    assert intake.receive(soon()) == [b"a", b"b"]
+    assert pull_reader.receive(soon()) == [b"a", b"b"]
     assert listener.heard_at >= before
-    assert intake.receive(0.0) is None
+    assert pull_reader.receive(0.0) is None
 
 
 def test_heartbeats_are_answered_while_somebody_reads(begin):
@@ -95,9 +95,9 @@ def test_heartbeats_are_answered_while_somebody_reads(begin):
         talk.send(message_frame(1, b"a"))
         talk.line()
 
-    intake = begin(script)
-    assert intake.receive(soon()) == []
-    assert intake.receive(soon()) == [b"a"]
+    pull_reader = begin(script)
+    assert pull_reader.receive(soon()) == []
+    assert pull_reader.receive(soon()) == [b"a"]
     assert said == [b"NOP"]
 
 
@@ -109,9 +109,9 @@ def test_late_answers_are_told_and_other_errors_end_it(begin, listener):
         talk.send(encode_frame(RESPONSE, b"CLOSE_WAIT") + encode_frame(ERROR, b"E_INVALID no"))
         talk.line()
 
-    intake = begin(script)
+    pull_reader = begin(script)
     with pytest.raises(ServerError, match="E_INVALID no"):
-        on_and_on(lambda: intake.receive(soon()))
+        on_and_on(lambda: pull_reader.receive(soon()))
     assert [each.code for each in listener.refused] == ["E_FIN_FAILED"]
     assert listener.confirmed
 
@@ -136,10 +136,10 @@ def test_the_end_is_told(begin, reset):
         if reset:
             talk.reset()
 
-    intake = begin(script)
-    intake.send(b"NOP\n")
+    pull_reader = begin(script)
+    pull_reader.send(b"NOP\n")
     with pytest.raises(ConnectionLost, match="lost|closed"):
-        intake.receive(soon())
+        pull_reader.receive(soon())
 
 
 def test_it_knows_whether_the_server_has_read_to_the_end(begin):
@@ -152,9 +152,9 @@ def test_it_knows_whether_the_server_has_read_to_the_end(begin):
         talk.send(HEARTBEAT_FRAME)
         talk.line()  # the end of the stream
 
-    intake = begin(script)
-    intake.send(b"REQ something\n")
-    assert intake.read_to_end(soon())
+    pull_reader = begin(script)
+    pull_reader.send(b"REQ something\n")
+    assert pull_reader.read_to_end(soon())
     assert heard == [b"REQ something"]
 
 
@@ -178,19 +178,19 @@ def test_nothing_follows_what_an_interrupt_cut_off(begin, monkeypatch):
             came.append(talk.read(1))
         came.append(b"")
 
-    intake = begin(script)
-    real = intake._transport.send
+    pull_reader = begin(script)
+    real = pull_reader._transport.send
 
     def cut(data: bytes, deadline: float) -> None:
         real(data[:7], deadline)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as interrupted:
-        interrupted.setattr(type(intake._transport), "send", lambda _, *given: cut(*given))
+        interrupted.setattr(type(pull_reader._transport), "send", lambda _, *given: cut(*given))
         with pytest.raises(KeyboardInterrupt):
-            intake.send(b"FIN 0123456789abcdef\n")
+            pull_reader.send(b"FIN 0123456789abcdef\n")
     with pytest.raises(ConnectionLost):
-        on_and_on(lambda: intake.send(b"FIN fedcba9876543210\n"))
+        on_and_on(lambda: pull_reader.send(b"FIN fedcba9876543210\n"))
     eventually(lambda: len(came) == 2)
     assert came == [b"FIN 012", b""]
 
@@ -201,9 +201,9 @@ def test_nothing_can_be_sent_to_who_is_gone(begin):
         talk.line()
         talk.reset()
 
-    intake = begin(script)
+    pull_reader = begin(script)
     with pytest.raises(ConnectionLost):
-        on_and_on(lambda: intake.send(b"NOP\n" * 1000))
+        on_and_on(lambda: pull_reader.send(b"NOP\n" * 1000))
 
 
 def test_a_forked_child_sends_nothing_and_ends_nothing(begin):
@@ -214,12 +214,12 @@ def test_a_forked_child_sends_nothing_and_ends_nothing(begin):
         while True:
             heard.append(talk.line())
 
-    intake = begin(script)
-    intake._socket._process += 1  # as if this were the child
+    pull_reader = begin(script)
+    pull_reader._socket._process += 1  # as if this were the child
     with pytest.raises(ConnectionLost, match="parent process"):
-        intake.send(b"FIN 0123456789abcdef\n")
-    intake._socket.hang_up()
-    intake._socket._process -= 1
-    intake.send(b"NOP\n")
+        pull_reader.send(b"FIN 0123456789abcdef\n")
+    pull_reader._socket.hang_up()
+    pull_reader._socket._process -= 1
+    pull_reader.send(b"NOP\n")
     eventually(lambda: len(heard) == 2)
     assert heard == [b"SUB t c", b"NOP"]

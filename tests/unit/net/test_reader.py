@@ -26,7 +26,7 @@ def complement(data: bytes) -> bytes:
     return bytes(255 - byte for byte in data)
 
 
-class Wire:
+class Cancellable:
     """Stands for connection, transport and socket: gives what it was fed, then the end."""
 
     def __init__(self, *reads: bytes | OSError) -> None:
@@ -89,7 +89,7 @@ def notes() -> Notes:
     return Notes()
 
 
-def read(wire: Wire, notes: Notes):
+def read(wire: Cancellable, notes: Notes):
     """Run a reader to its end; itself and the reason."""
     decoder = DeliveryDecoder(PLAIN, object, lambda *facts: facts[-1], lambda _, raw: raw.body)
     reader = Reader(wire, decoder, notes, notes)
@@ -101,7 +101,7 @@ def read(wire: Wire, notes: Notes):
 
 def test_messages_arrive_in_order_as_they_came_together(notes):
     frames = [message_frame(n, b"%d" % n) for n in range(5)]
-    wire = Wire(frames[0] + frames[1] + frames[2][:9], frames[2][9:] + frames[3], frames[4])
+    wire = Cancellable(frames[0] + frames[1] + frames[2][:9], frames[2][9:] + frames[3], frames[4])
     reader, _ = read(wire, notes)
     assert notes.bodies == [b"0", b"1", b"2", b"3", b"4"]
     assert notes.batches == [2, 2, 1]
@@ -109,7 +109,7 @@ def test_messages_arrive_in_order_as_they_came_together(notes):
 
 
 def test_layers_are_taken_off(notes):
-    wire = Wire(complement(message_frame(0, b"a") + HEARTBEAT_FRAME))
+    wire = Cancellable(complement(message_frame(0, b"a") + HEARTBEAT_FRAME))
     wire.layers = ("complement",)
     read(wire, notes)
     assert notes.bodies == [b"a"]
@@ -117,7 +117,7 @@ def test_layers_are_taken_off(notes):
 
 
 def test_heartbeats_are_answered_and_answers_of_no_interest_passed_over(notes):
-    read(Wire(OK_FRAME + HEARTBEAT_FRAME, HEARTBEAT_FRAME), notes)
+    read(Cancellable(OK_FRAME + HEARTBEAT_FRAME, HEARTBEAT_FRAME), notes)
     assert notes.told == ["heartbeat", "heartbeat", "broken off"]
 
 
@@ -127,35 +127,35 @@ def test_every_byte_is_a_sign_of_life(notes, monkeypatch):
     monkeypatch.setattr(reader_module, "monotonic", lambda: next(now))
     notes.on_messages = lambda messages: heard.append(notes.heard_at)
     frame = message_frame(0)
-    read(Wire(frame[:3], frame[3:]), notes)
+    read(Cancellable(frame[:3], frame[3:]), notes)
     assert heard == [2.0]
 
 
 def test_more_than_was_asked_for_ends_it_and_is_told(notes):
     notes.settled = 7
     more, asked = 5 * [message_frame(0)], notes.asked
-    _, reason = read(Wire(*(b"".join(more) for _ in range(100))), notes)
+    _, reason = read(Cancellable(*(b"".join(more) for _ in range(100))), notes)
     assert isinstance(reason, ProtocolError)
     assert str(reason).startswith(f"peer:4150 ignores RDY: it was asked for {asked} messages")
     assert sum(notes.batches) <= 7 + 3 * asked + 64
 
 
 def test_close_wait_is_told(notes):
-    read(Wire(CLOSE_WAIT_FRAME), notes)
+    read(Cancellable(CLOSE_WAIT_FRAME), notes)
     assert notes.told == ["close_wait", "broken off"]
 
 
 @pytest.mark.parametrize("code", ["E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED"])
 def test_a_late_answer_is_told_and_the_connection_goes_on(notes, code):
     late = encode_frame(ERROR, code.encode() + b" FIN 0000 failed ID not in flight")
-    read(Wire(late + message_frame(1, b"next")), notes)
+    read(Cancellable(late + message_frame(1, b"next")), notes)
     assert [error.code for error in notes.refused] == [code]
     assert notes.bodies == [b"next"]
 
 
 @pytest.mark.parametrize("code", ["E_FAILED_ON_NOT_LEADER", "E_INVALID"])
 def test_any_other_error_is_the_end(notes, code):
-    _, reason = read(Wire(encode_frame(ERROR, code.encode()), message_frame(1)), notes)
+    _, reason = read(Cancellable(encode_frame(ERROR, code.encode()), message_frame(1)), notes)
     assert isinstance(reason, ServerError)
     assert reason.code == code
     assert notes.bodies == []
@@ -171,14 +171,14 @@ def test_any_other_error_is_the_end(notes, code):
     ids=["closed", "reset", "garbage"],
 )
 def test_the_reason_of_the_end_is_the_answer(notes, reads, kind, said):
-    _, reason = read(Wire(*reads), notes)
+    _, reason = read(Cancellable(*reads), notes)
     assert isinstance(reason, kind)
     assert said in str(reason)
 
 
 def test_the_rest_of_a_large_frame_is_waited_for_in_one_call(notes):
     frame = message_frame(1, b"x" * 100_000)
-    wire = Wire(frame[:1000], frame[1000:])
+    wire = Cancellable(frame[:1000], frame[1000:])
     read(wire, notes)
     assert wire.asked == [None, len(frame) - 1000, None]
     assert notes.bodies == [b"x" * 100_000]
@@ -186,7 +186,7 @@ def test_the_rest_of_a_large_frame_is_waited_for_in_one_call(notes):
 
 def test_compressed_bytes_are_never_waited_for_by_the_size_of_what_they_hold(notes):
     frame = message_frame(1, b"x" * 100_000)
-    wire = Wire(complement(frame[:1000]), complement(frame[1000:]))
+    wire = Cancellable(complement(frame[:1000]), complement(frame[1000:]))
     wire.layers = ("complement",)
     read(wire, notes)
     assert notes.bodies == [b"x" * 100_000]
@@ -198,7 +198,7 @@ def test_a_sink_that_fails_leaves_no_socket():
         def on_messages(self, messages: list[bytes]) -> None:
             raise ValueError("oops")
 
-    wire = Wire(message_frame(1))
+    wire = Cancellable(message_frame(1))
     with pytest.raises(ValueError, match="oops"):
         read(wire, Failing())
     assert wire.dropped

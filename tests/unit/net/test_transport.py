@@ -22,7 +22,7 @@ class Reversed:
         yield data[len(self._name) :]
 
 
-class Wire:
+class Cancellable:
     """Stands for a socket."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Wire:
 
 
 def test_without_a_layer_the_bytes_pass_unchanged():
-    wire = Wire()
+    wire = Cancellable()
     transport = Transport(wire)
     transport.send(b"abc", 0.0)
     assert wire.sent == transport.encode(b"abc") == b"abc"
@@ -41,7 +41,7 @@ def test_without_a_layer_the_bytes_pass_unchanged():
 
 
 def test_the_layer_added_last_is_the_innermost():
-    transport = Transport(Wire())
+    transport = Transport(Cancellable())
     transport.add(Reversed(b"tls:"))
     transport.add(Reversed(b"zip:"))
     assert transport.encode(b"x") == b"tls:zip:x"
@@ -50,7 +50,7 @@ def test_the_layer_added_last_is_the_innermost():
 
 def test_compressed_streams_survive_every_cut():
     for layer in (SnappyStream, DeflateStream):
-        here, there = Transport(Wire()), Transport(Wire())
+        here, there = Transport(Cancellable()), Transport(Cancellable())
         here.add(layer())
         there.add(layer())
         bodies = [random.Random(n).randbytes(n * 7) + b"a" * n for n in range(1, 60)]

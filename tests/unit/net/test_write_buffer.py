@@ -18,7 +18,7 @@ from nsqsmart.wire import commands
 from tests.helpers import eventually
 
 
-class Wire:
+class Cancellable:
     """Stands for socket and transport: notes every write; takes as much as it is told."""
 
     def __init__(self) -> None:
@@ -68,8 +68,8 @@ def ident(number: int) -> bytes:
 
 
 @pytest.fixture
-def wire() -> Wire:
-    return Wire()
+def wire() -> Cancellable:
+    return Cancellable()
 
 
 @pytest.fixture
@@ -291,7 +291,7 @@ def test_a_message_id_may_hold_any_byte(outbox, wire):
 
 def test_who_comes_while_another_sends_is_served_by_him():
     """The try-lock loses nobody: its holder looks again after letting go."""
-    wire = Wire()
+    wire = Cancellable()
     outbox = Outbox(wire, lambda _outbox: None)
     with slow_sender(wire, outbox):
         outbox.send(b"B\n")
@@ -301,7 +301,7 @@ def test_who_comes_while_another_sends_is_served_by_him():
 
 def test_a_drain_waits_for_the_thread_that_is_sending():
     """Or the connection would be ended while half of the answers are still to leave."""
-    wire = Wire()
+    wire = Cancellable()
     outbox = Outbox(wire, lambda _outbox: None)
     drained: list[bytes] = []
 
@@ -350,7 +350,7 @@ def slow_sender(wire, outbox):
 
 
 def test_what_was_dropped_without_an_answer_needs_a_place_of_its_own():
-    wire = Wire()
+    wire = Cancellable()
     outbox = Outbox(wire, lambda _: None, 4)
     outbox.rdy = 1
     outbox.flush()

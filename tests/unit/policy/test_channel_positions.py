@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.policy.channel_positions import (
+    ChannelPosition,
     Finding,
     Remembered,
-    Standing,
-    judge_standing,
-    parse_standing,
+    judge_position,
+    parse_position,
 )
 
 CHANNEL = {"channel_name": "c", "depth": 6, "depth_size": 300, "client_num": 1, "backlogs": 6}
@@ -35,35 +35,35 @@ def test_where_a_channel_stands():
     other = {**TOPIC, "topic_partition": "2", "depth": 1}
     more = {**CHANNEL, "channel_name": "d", "depth_size": 0}
     body = answer(other, {**TOPIC, "channels": [more, CHANNEL]})
-    assert parse_standing(200, body, 3, "c") == Standing(40, 900, 600, 6, 1)
+    assert parse_position(200, body, 3, "c") == ChannelPosition(40, 900, 600, 6, 1)
     enveloped = json.dumps({"status_code": 200, "data": json.loads(body)}).encode()
-    assert parse_standing(200, enveloped, 3, "d") == Standing(40, 900, 900, 6, 1)
+    assert parse_position(200, enveloped, 3, "d") == ChannelPosition(40, 900, 900, 6, 1)
 
 
 def test_who_does_not_know_it():
-    assert parse_standing(200, answer(TOPIC), 3, "d") is None
-    assert parse_standing(200, answer(TOPIC), 0, "c") is None
-    assert parse_standing(200, answer(), 0, "c") is None
+    assert parse_position(200, answer(TOPIC), 3, "d") is None
+    assert parse_position(200, answer(TOPIC), 0, "c") is None
+    assert parse_position(200, answer(), 0, "c") is None
     odd = {**TOPIC, "depth": "x", "channels": [{**CHANNEL, "client_num": None}]}
-    assert parse_standing(200, answer(odd), 3, "c") == Standing(40, 0, 0, 6, 0)
+    assert parse_position(200, answer(odd), 3, "c") == ChannelPosition(40, 0, 0, 6, 0)
 
 
 @pytest.mark.parametrize(("status", "body"), [(500, b"{}"), (200, b"[]"), (200, b"nonsense")])
 def test_what_is_no_answer(status, body):
     with pytest.raises(DiscoveryError):
-        parse_standing(status, body, 0, "c")
+        parse_position(status, body, 0, "c")
 
 
 def known(lowest=100, unfinished=1, *, finished=False, rewound=False) -> Remembered:
     return Remembered(lowest, unfinished, finished, rewound)
 
 
-def at(confirmed: int, clients: int = 1, unfinished: int = 5) -> Standing:
-    return Standing(0, 1000, confirmed, unfinished, clients)
+def at(confirmed: int, clients: int = 1, unfinished: int = 5) -> ChannelPosition:
+    return ChannelPosition(0, 1000, confirmed, unfinished, clients)
 
 
 @pytest.mark.parametrize(
-    ("memory", "standing", "ordered", "choice", "finding"),
+    ("memory", "position", "ordered", "choice", "finding"),
     [
         # It stands where it stood, or before that.
         (known(), at(100), True, "auto", Finding.FINE),
@@ -91,8 +91,8 @@ def at(confirmed: int, clients: int = 1, unfinished: int = 5) -> Standing:
         (known(None, 0), at(1000, unfinished=0), False, "auto", Finding.FINE),
     ],
 )
-def test_what_is_to_be_done(memory, standing, ordered, choice, finding):
-    assert judge_standing(memory, standing, ordered=ordered, choice=choice) is finding
+def test_what_is_to_be_done(memory, position, ordered, choice, finding):
+    assert judge_position(memory, position, ordered=ordered, choice=choice) is finding
 
 
 @given(
@@ -104,17 +104,22 @@ def test_what_is_to_be_done(memory, standing, ordered, choice, finding):
         st.booleans(),
     ),
     st.builds(
-        Standing, st.just(0), st.just(5), st.integers(0, 5), st.integers(0, 2), st.integers(0, 3)
+        ChannelPosition,
+        st.just(0),
+        st.just(5),
+        st.integers(0, 5),
+        st.integers(0, 2),
+        st.integers(0, 3),
     ),
     st.booleans(),
     st.sampled_from(["auto", "rewind", "warn"]),
 )
-def test_nothing_is_set_back_that_somebody_else_may_have(memory, standing, ordered, choice):
-    finding = judge_standing(memory, standing, ordered=ordered, choice=choice)
+def test_nothing_is_set_back_that_somebody_else_may_have(memory, position, ordered, choice):
+    finding = judge_position(memory, position, ordered=ordered, choice=choice)
     if finding is Finding.REWIND:
-        assert standing.clients <= 1
+        assert position.clients <= 1
         assert memory.lowest is not None
-        assert standing.confirmed > memory.lowest
+        assert position.confirmed > memory.lowest
         assert not memory.finished
         assert not memory.rewound
         assert choice == "rewind" or (ordered and choice == "auto")

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsqsmart.policy.trace_lines import encode_line, make_fields, record_facts, rfc3339
+from nsqsmart.policy.trace_lines import encode_line, make_fields, record_fields, rfc3339
 
 NOW = 1_700_000_000_123_456_789
 
 
 def test_a_line_is_one_json_object():
-    facts = record_facts(2**50 + 2, 2**64 - 1, 2**40, 35)
+    facts = record_fields(2**50 + 2, 2**64 - 1, 2**40, 35)
     fields = make_fields("received", NOW, 77, facts, {"topic": "orders", "error": None})
     assert encode_line(fields) == (
         '{"v":1,"ts":"2023-11-14T22:13:20.123456Z","mono_ns":77,"event":"received",'
@@ -25,7 +25,7 @@ def test_a_line_is_one_json_object():
 
 
 def test_what_is_not_known_is_left_out_and_nothing_is_not_unknown():
-    fields = make_fields("published", NOW, 0, record_facts(0, 0, 0, 0), {"partition": 0})
+    fields = make_fields("published", NOW, 0, record_fields(0, 0, 0, 0), {"partition": 0})
     assert list(fields) == [
         "v",
         "ts",
@@ -38,7 +38,7 @@ def test_what_is_not_known_is_left_out_and_nothing_is_not_unknown():
         "partition",
     ]
     assert fields["nsq_internal_id"] == "0"
-    assert "nsq_disk_offset" not in make_fields("x", NOW, 0, record_facts(None, 1, None, None))
+    assert "nsq_disk_offset" not in make_fields("x", NOW, 0, record_fields(None, 1, None, None))
 
 
 def test_later_facts_win():

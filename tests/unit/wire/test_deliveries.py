@@ -53,7 +53,7 @@ some_frames = st.lists(
 )
 
 
-def made(_arrival: object, *fields: Any) -> RawMessage:
+def made(_read_batch: object, *fields: Any) -> RawMessage:
     """A plain message, as the decoder has it made."""
     return RawMessage(*fields)
 

@@ -29,7 +29,7 @@ def app() -> Iterator[Flask]:
 
 
 @pytest.fixture
-def engine() -> Iterator[sqlalchemy.Engine]:
+def runtime() -> Iterator[sqlalchemy.RunningConsumer]:
     made = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.StaticPool)
     with made.begin() as connection:
         connection.execute(sqlalchemy.text("CREATE TABLE orders (number INTEGER)"))
@@ -38,8 +38,8 @@ def engine() -> Iterator[sqlalchemy.Engine]:
 
 
 @pytest.fixture
-def session(app: Flask, engine: sqlalchemy.Engine) -> Iterator[Session]:
-    with Session(engine) as made:
+def session(app: Flask, runtime: sqlalchemy.RunningConsumer) -> Iterator[Session]:
+    with Session(runtime) as made:
         yield made
 
 
@@ -71,7 +71,7 @@ def test_a_rollback_drops_it(session):
     assert published() == [2]
 
 
-def test_closing_without_a_commit_drops_it(session, engine):
+def test_closing_without_a_commit_drops_it(session, runtime):
     order(session, 1)
     session.close()
     order(session, 2)
@@ -137,8 +137,8 @@ def test_what_ends_no_transaction_drops_nothing(session, end):
     assert published() == [1]
 
 
-def test_the_session_of_flask_sqlalchemy_is_a_scoped_one(app, engine):
-    scoped = scoped_session(sessionmaker(engine))
+def test_the_session_of_flask_sqlalchemy_is_a_scoped_one(app, runtime):
+    scoped = scoped_session(sessionmaker(runtime))
     order(scoped, 1)
     scoped.remove()
     order(scoped, 2)
@@ -147,8 +147,8 @@ def test_the_session_of_flask_sqlalchemy_is_a_scoped_one(app, engine):
     assert published() == [2]
 
 
-def test_two_sessions_do_not_mix(session, engine):
-    with Session(engine) as other:
+def test_two_sessions_do_not_mix(session, runtime):
+    with Session(runtime) as other:
         nsq.publish_after_commit(session, "orders", b"1")
         nsq.publish_after_commit(other, "orders", b"2")
         other.commit()

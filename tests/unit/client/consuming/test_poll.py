@@ -7,26 +7,26 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.consuming.poll import Puller
+from nsqsmart.client.consuming.poll import PollQueue
 from nsqsmart.client.messages.message import Message
 from nsqsmart.errors import NotAuthorized
 from tests.helpers import eventually
-from tests.unit.client.doubles import Boss, Lane, Life, Source, expire, message_of
+from tests.unit.client.doubles import FakeOrdering, FakeRuntime, Life, Source, expire, message_of
 
 
 @pytest.fixture
-def boss() -> Boss:
-    return Boss()
+def runtime() -> FakeRuntime:
+    return FakeRuntime()
 
 
 @pytest.fixture
-def source(boss) -> Source:
-    return Source(boss=boss)
+def source(runtime) -> Source:
+    return Source(runtime=runtime)
 
 
 @pytest.fixture
-def puller(boss) -> Puller:
-    return Puller(boss)
+def puller(runtime) -> PollQueue:
+    return PollQueue(runtime)
 
 
 def test_it_takes_what_is_there_and_no_more_than_was_asked_for(puller, source):
@@ -64,14 +64,14 @@ def test_before_it_waits_acknowledgements_leave(puller):
     assert outbox.flushed == 1
 
 
-def test_who_waits_is_woken_by_the_end_and_what_is_left_goes_back(puller, boss, source):
+def test_who_waits_is_woken_by_the_end_and_what_is_left_goes_back(puller, runtime, source):
     found: list[list[Message]] = []
     threads = [
         threading.Thread(target=lambda: found.append(puller.take(1, None))) for _ in range(3)
     ]
     for thread in threads:
         thread.start()
-    boss.draining = True
+    runtime.draining = True
     puller.dismiss()
     for thread in threads:
         thread.join(10)
@@ -79,16 +79,16 @@ def test_who_waits_is_woken_by_the_end_and_what_is_left_goes_back(puller, boss, 
     assert puller.take(1, None) == []
 
 
-def test_what_nobody_has_taken_goes_back(puller, boss, source):
-    source.lane = lane = Lane()
+def test_what_nobody_has_taken_goes_back(puller, runtime, source):
+    source.ordering = ordering = FakeOrdering()
     puller.deliver([message_of(source), message_of(source)])
-    boss.draining = True
+    runtime.draining = True
     assert puller.take(1, 0) == []
     puller.deliver([message_of(source)])
     puller.dismiss()
     assert source.sent == [("REQ now", 0.0)] * 3
-    assert lane.ended == [False] * 3
-    assert sum(tally.requeued for tally in puller.tallies) == 3
+    assert ordering.ended == [False] * 3
+    assert sum(counts.requeued for counts in puller.thread_counts) == 3
 
 
 def test_the_expired_are_not_given(puller, source):
@@ -97,16 +97,16 @@ def test_the_expired_are_not_given(puller, source):
     puller.deliver([late, fresh])
     assert puller.take(5, 0) == [fresh]
     assert source.forgotten == [late]
-    assert puller.tallies[0].expired == 1
+    assert puller.thread_counts[0].expired == 1
 
 
 def test_a_lane_is_held_until_its_message_is_answered(puller, source):
-    source.lane = lane = Lane()
+    source.ordering = ordering = FakeOrdering()
     puller.deliver([message_of(source)])
     (message,) = puller.take(1, 0)
-    assert lane.ended == []
+    assert ordering.ended == []
     message.requeue()
-    assert lane.ended == [False]
+    assert ordering.ended == [False]
 
 
 def test_a_traced_message_is_logged_when_it_is_taken(puller, source):
@@ -119,9 +119,9 @@ def test_a_traced_message_is_logged_when_it_is_taken(puller, source):
 
 def test_beyond_the_most_attempts_nobody_gets_it():
     given_up: list[Message] = []
-    boss = Boss(max_attempts=3, on_giving_up=given_up.append)
-    source = Source(boss=boss)
-    puller = Puller(boss)
+    runtime = FakeRuntime(max_attempts=3, on_giving_up=given_up.append)
+    source = Source(runtime=runtime)
+    puller = PollQueue(runtime)
     hopeless, last = message_of(source, attempts=4), message_of(source, attempts=3)
     puller.deliver([hopeless, last])
     assert puller.take(5, 0) == [last]

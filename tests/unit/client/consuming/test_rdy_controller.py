@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart.client.consuming import rdy_controller as regulator_module
-from nsqsmart.client.consuming.rdy_controller import Regulator
-from nsqsmart.client.consuming.workers import Crew
+from nsqsmart.client.consuming.rdy_controller import RdyController
+from nsqsmart.client.consuming.workers import WorkerPool
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.policy.governor import PERIOD
-from tests.unit.client.doubles import Boss
+from tests.unit.client.doubles import FakeRuntime
 
 
 class Outbox:
@@ -38,7 +38,7 @@ class Subscription:
     round_trip = 0.0002
 
     def __init__(self, *, ordered: bool = False) -> None:
-        self.wish = SimpleNamespace(ordered=ordered)
+        self.request = SimpleNamespace(ordered=ordered)
         self.outbox = Outbox()
         self.reader = SimpleNamespace(received=0)
         self.settled = 0
@@ -71,13 +71,13 @@ class World:
         self.topic, self.channel = "t", "c"
         self.watching = False
         self.config = ConsumerConfig(**options)
-        boss = Boss()
-        self.holdings = SimpleNamespace(held=list, counts=Counter)
-        self.crew = Crew(print, boss, 2)
+        runtime = FakeRuntime()
+        self.checked_out = SimpleNamespace(held=list, counts=Counter)
+        self.dispatcher = WorkerPool(print, runtime, 2)
         self.ticker = self
         self.due: list[tuple[float, int, Callable[[], None]]] = []
         monkeypatch.setattr(regulator_module, "monotonic", lambda: self.now)
-        self.regulator = Regulator(self)
+        self.rdy_controller = RdyController(self)
 
     def at(self, when: float, call: Callable[[], None]) -> None:
         heapq.heappush(self.due, (when, len(self.due) + id(call), call))
@@ -93,12 +93,12 @@ class World:
     def join(self, count: int = 1, *, ordered: bool = False) -> list[Subscription]:
         found = [Subscription(ordered=ordered) for _ in range(count)]
         for each in found:
-            self.regulator.add(each)
+            self.rdy_controller.add(each)
         return found
 
     def fail(self, subscription: Subscription) -> None:
         message = subscription.message(received_at=self.now)
-        self.regulator.on_result(message, ok=False)
+        self.rdy_controller.on_result(message, ok=False)
 
 
 @pytest.fixture
@@ -119,20 +119,20 @@ def test_in_level_mode_everybody_has_its_share_at_once(world):
     assert rdys(members) == [4, 0]
     here.run(0.1)
     assert rdys(members) == [4, 3]
-    here.regulator.remove(members[0])
+    here.rdy_controller.remove(members[0])
     assert members[1].rdy == 7
     here.run(0.1)
     assert not here.due
-    assert not here.regulator.resting
+    assert not here.rdy_controller.resting
 
 
 def test_the_first_leave_those_that_are_expected_their_shares(world):
     here = world(rdy_mode="level", max_in_flight=30)
-    here.regulator.expect(3, here.now + 1)
+    here.rdy_controller.expect(3, here.now + 1)
     first = here.join(2)
     assert rdys(first) == [10, 10]
     here.now += 1
-    here.regulator.expect(3, here.now)  # too late: it counts no more
+    here.rdy_controller.expect(3, here.now)  # too late: it counts no more
     assert rdys(first) == [15, 15]
 
 
@@ -140,10 +140,10 @@ def test_a_plain_handler_begins_with_one_and_gets_what_it_needs(world):
     here = world(max_in_flight=100)
     one, idle = here.join(2)
     assert rdys([one, idle]) == [1, 1]
-    assert here.regulator.resting
+    assert here.rdy_controller.resting
     assert not here.due
-    here.regulator.wake()
-    assert not here.regulator.resting
+    here.rdy_controller.wake()
+    assert not here.rdy_controller.resting
     for _ in range(20):
         # A thousand cycles a second.
         one.reader.received += one.rdy * 20
@@ -151,26 +151,26 @@ def test_a_plain_handler_begins_with_one_and_gets_what_it_needs(world):
         here.run(PERIOD)
     # Its share, and what the idle one leaves.
     assert rdys([one, idle]) == [99, 1]
-    assert not here.regulator.resting
+    assert not here.rdy_controller.resting
     here.run(5)
     assert rdys([one, idle]) == [1, 1]
-    assert here.regulator.resting
+    assert here.rdy_controller.resting
     assert not here.due
 
 
 def test_what_handlers_have_in_hand_is_needed_however_slow(world):
     here = world(max_in_flight=100)
     (one,) = here.join()
-    tally = here.crew._tally()
-    tally.current = one.message()
-    here.regulator.wake()
+    counts = here.dispatcher._own_counts()
+    counts.current = one.message()
+    here.rdy_controller.wake()
     here.run(2)
     assert one.rdy == 2
     held = [one.message() for _ in range(40)]
-    here.holdings.held = lambda: held
+    here.checked_out.held = lambda: held
     here.run(2)
     assert 80 <= one.rdy <= 100
-    here.regulator.stop()
+    here.rdy_controller.stop()
     here.run(1)
     assert one.rdy == 0
     assert not here.due
@@ -200,16 +200,16 @@ def test_who_joins_waits_for_what_others_have_in_flight(world, ordered):
 
 def once_behind_a_look(here: World, happens: Callable[[], object]) -> None:
     """Have it happen when the next tick has told all what it wants, and has yet to end."""
-    apply = here.regulator._apply
+    apply = here.rdy_controller._apply
 
     def apply_and_more() -> bool:
         short = apply()
         if not short:
-            here.regulator._apply = apply
+            here.rdy_controller._apply = apply
             happens()
         return short
 
-    here.regulator._apply = apply_and_more
+    here.rdy_controller._apply = apply_and_more
 
 
 def test_who_joins_while_a_look_ends_is_looked_at(world):
@@ -229,22 +229,22 @@ def test_a_message_that_comes_while_a_look_ends_is_looked_at(world):
     def comes() -> None:
         """As from a reader."""
         one.reader.received += 1
-        if here.regulator.resting:
-            here.regulator.wake()
-        here.crew._tally().current = one.message()
+        if here.rdy_controller.resting:
+            here.rdy_controller.wake()
+        here.dispatcher._own_counts().current = one.message()
 
-    here.regulator.wake()
+    here.rdy_controller.wake()
     once_behind_a_look(here, comes)
     here.run(2)
     assert one.rdy == 2
-    assert not here.regulator.resting
+    assert not here.rdy_controller.resting
 
 
 def test_what_the_server_gave_up_on_is_not_in_flight(world):
     here = world(rdy_mode="level", max_in_flight=1)
     one, other = here.join(2)
     one.push()
-    here.crew._tally().current = message = one.message()
+    here.dispatcher._own_counts().current = message = one.message()
     here.run(10)
     assert other.rdy == 0
     message.expired = True
@@ -270,7 +270,7 @@ def test_a_lower_one_that_could_not_be_sent_is_waited_for(world):
 def test_who_was_raised_again_and_lowered_again_is_waited_for_anew(world):
     here = world(rdy_mode="level", max_in_flight=100)
     one, other = here.join(2)
-    here.regulator.remove(other)
+    here.rdy_controller.remove(other)
     assert one.rdy == 100
     here.run(0.04)
     (late,) = here.join()
@@ -329,7 +329,7 @@ def test_nobody_waits_longer_than_the_turns_of_all(
         for each in bringing:
             each.push()
             each.settled = each.reader.received
-            here.regulator.wake()
+            here.rdy_controller.wake()
         here.run(turn / 10)
         assert sum(rdys(members)) <= total
         last_seen |= dict.fromkeys((each for each in members if each.rdy), here.now)
@@ -351,7 +351,7 @@ def test_a_probe_goes_round_those_that_bring_nothing(world):
     assert carried == set(range(8))
     here.run(0.1)
     (probe,) = (each for each in members if each.rdy)
-    here.regulator.on_result(probe.message(received_at=here.now), ok=True)
+    here.rdy_controller.on_result(probe.message(received_at=here.now), ok=True)
     assert not here.watching
     assert rdys(members) == [1] * 8
     here.run(5)
@@ -361,16 +361,16 @@ def test_a_probe_goes_round_those_that_bring_nothing(world):
 def test_nothing_is_looked_at_in_a_pause(world):
     here = world(max_in_flight=100)
     members = here.join(2)
-    here.regulator.pause(True)
-    here.regulator.wake()
+    here.rdy_controller.pause(True)
+    here.rdy_controller.wake()
     here.run(1)
     assert rdys(members) == [0, 0]
     assert not here.due
-    here.regulator.pause(False)
+    here.rdy_controller.pause(False)
     assert rdys(members) == [1, 1]
-    here.regulator.set_max_in_flight(0)
+    here.rdy_controller.set_max_in_flight(0)
     assert rdys(members) == [0, 0]
-    here.regulator.set_max_in_flight(1)
+    here.rdy_controller.set_max_in_flight(1)
     here.run(0.1)
     assert sum(rdys(members)) == 1
 
@@ -379,7 +379,7 @@ def test_a_topic_that_turns_out_to_be_ordered_has_one_each(world):
     here = world(max_in_flight=100)
     members = here.join(2) + here.join(1, ordered=True)
     assert rdys(members) == [1, 1, 1]
-    here.regulator.wake()
+    here.rdy_controller.wake()
     members[0].reader.received = 1000
     here.run(1)
     assert rdys(members) == [1, 1, 1]
@@ -389,16 +389,16 @@ def test_who_is_starved_holds_it_and_what_waits_is_only_in_flight(world):
     world = world(max_in_flight=20, rdy_mode="level")
     one, other = world.join(2)
     one.push()
-    assert (world.regulator.is_starved(), world.regulator.is_full()) == (False, True)
-    tally = world.crew._tally()
+    assert (world.rdy_controller.is_starved(), world.rdy_controller.is_full()) == (False, True)
+    counts = world.dispatcher._own_counts()
     # Of each share of 10: 8 by the application, one by a handler.
-    world.holdings.counts = lambda: Counter({one: 8, other: 8})
-    assert not world.regulator.is_starved()
-    tally.current = Message(_subscription=one, answered=False, _holder=None)
-    assert world.regulator.is_starved()
-    tally.current.answered = True
-    assert not world.regulator.is_starved()
-    tally.current = Message(_subscription=one, answered=False, _holder=world.holdings)
-    assert not world.regulator.is_starved()
-    world.crew.gathering = [Message(_subscription=other)]
-    assert world.regulator.is_starved()
+    world.checked_out.counts = lambda: Counter({one: 8, other: 8})
+    assert not world.rdy_controller.is_starved()
+    counts.current = Message(_subscription=one, answered=False, _holder=None)
+    assert world.rdy_controller.is_starved()
+    counts.current.answered = True
+    assert not world.rdy_controller.is_starved()
+    counts.current = Message(_subscription=one, answered=False, _holder=world.checked_out)
+    assert not world.rdy_controller.is_starved()
+    world.dispatcher.gathering = [Message(_subscription=other)]
+    assert world.rdy_controller.is_starved()

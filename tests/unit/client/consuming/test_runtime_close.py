@@ -15,36 +15,36 @@ class Stuck:
     """A subscription that takes no end."""
 
     outbox = None
-    lane = None
+    ordering = None
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, runtime: RunningConsumer) -> None:
+        self._runtime = runtime
         self.close_wait = threading.Event()
         self.close_wait.set()
 
     def hang_up(self) -> None:
-        self._engine.told.append("hang up")
+        self._runtime.told.append("hang up")
 
     def send_all(self, deadline: float) -> None: ...
 
     def join(self, deadline: float) -> bool:
-        self._engine.told.append("join")
-        self._engine.now = max(self._engine.now, deadline)
+        self._runtime.told.append("join")
+        self._runtime.now = max(self._runtime.now, deadline)
         return False
 
 
-class Engine:
+class RunningConsumer:
     """Stands for the consumer, its threads and what it counts."""
 
     def __init__(self, subscriptions: int) -> None:
         self.now = 1000.0
         self.told: list[str] = []
         self.config = SimpleNamespace(workers=4)
-        self.keeper = self.giving_up = self.ticker = self.crew = self
-        self.holdings = SimpleNamespace(finished=0, requeued=0, give_back=list)
-        self.standings = SimpleNamespace(channels_lost=0)
+        self.supervisor = self.dead_letters = self.ticker = self.dispatcher = self
+        self.checked_out = SimpleNamespace(finished=0, requeued=0, give_back=list)
+        self.channel_positions = SimpleNamespace(channels_lost=0)
         self.timeouts = SimpleNamespace(count=0)
-        self.tallies: list[object] = []
+        self.thread_counts: list[object] = []
         self.given_up = 0
         self._subscriptions = [Stuck(self) for _ in range(subscriptions)]
 
@@ -63,8 +63,8 @@ class Engine:
 
 @pytest.mark.parametrize(("timeout", "took"), [(0, 1), (5, 5)])
 def test_connections_that_do_not_end_are_waited_for_together(monkeypatch, timeout, took):
-    engine = Engine(subscriptions=8)
-    monkeypatch.setattr(closing_module, "monotonic", lambda: engine.now)
-    assert drain(engine, engine.now + timeout).clean
-    assert engine.now == 1000 + took
-    assert engine.told[-16:] == ["hang up"] * 8 + ["join"] * 8
+    runtime = RunningConsumer(subscriptions=8)
+    monkeypatch.setattr(closing_module, "monotonic", lambda: runtime.now)
+    assert drain(runtime, runtime.now + timeout).clean
+    assert runtime.now == 1000 + took
+    assert runtime.told[-16:] == ["hang up"] * 8 + ["join"] * 8

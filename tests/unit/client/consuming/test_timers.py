@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart.client.consuming.timers import Rounds
-from nsqsmart.client.consuming.workers import Tally
+from nsqsmart.client.consuming.workers import ThreadCounts
 from nsqsmart.client.messages.checked_out import Timeouts
 from nsqsmart.config import ConsumerConfig
-from tests.unit.client.doubles import Boss, Source, message_of
+from tests.unit.client.doubles import FakeRuntime, Source, message_of
 
 
 class Watched(Source):
@@ -31,10 +31,10 @@ class Ground:
 
     def __init__(self, **options: object) -> None:
         self.config = ConsumerConfig(**options)
-        self.ticker = self.crew = self
-        self.holdings = Boss().holdings
+        self.ticker = self.dispatcher = self
+        self.checked_out = FakeRuntime().checked_out
         self.timeouts = Timeouts()
-        self.tallies = [Tally(), Tally()]
+        self.thread_counts = [ThreadCounts(), ThreadCounts()]
         self.calls: list[Callable[[], None]] = []
         self.subscriptions: list[Watched] = []
 
@@ -58,23 +58,23 @@ def source() -> Source:
 def test_what_handlers_run_on_is_touched_again_and_again(source):
     ground = Ground(touch_every=5)
     single, first, second = (message_of(source) for _ in range(3))
-    ground.tallies[0].current = single
-    ground.tallies[1].current, ground.tallies[1].batch = first, [first, second]
+    ground.thread_counts[0].current = single
+    ground.thread_counts[1].current, ground.thread_counts[1].batch = first, [first, second]
     Rounds(ground).start()
     assert source.sent == [("TOUCH",)] * 3
     first._answer = True
     ground.go_round()
     assert source.sent == [("TOUCH",)] * 5
-    ground.tallies[0].current = None
+    ground.thread_counts[0].current = None
     ground.go_round()
     assert source.sent == [("TOUCH",)] * 6
 
 
 def test_where_the_servers_maximum_is_reached_a_touch_is_for_nothing(source):
     ground = Ground(touch_every=5)
-    ground.tallies[0].current = message = message_of(source)
-    message._arrival.at -= 850
-    message._arrival.deadline = message._latest - 20
+    ground.thread_counts[0].current = message = message_of(source)
+    message._read_batch.at -= 850
+    message._read_batch.deadline = message._latest - 20
     Rounds(ground).start()
     assert message.deadline == message._latest
     ground.go_round()
@@ -83,7 +83,7 @@ def test_where_the_servers_maximum_is_reached_a_touch_is_for_nothing(source):
 
 def test_without_touch_every_nothing_is_touched(source):
     ground = Ground()
-    ground.tallies[0].current = message_of(source)
+    ground.thread_counts[0].current = message_of(source)
     Rounds(ground).start()
     ground.go_round()
     assert source.sent == []
@@ -111,10 +111,10 @@ def test_where_the_reader_runs_the_handler_nothing_is_heard_meanwhile(workers, e
     ground.subscriptions = busy, silent = Watched(), Watched()
     for each in ground.subscriptions:
         each.heard_at -= 100
-    ground.tallies[1].current = message_of(busy)
+    ground.thread_counts[1].current = message_of(busy)
     rounds = Rounds(ground)
     rounds.start()
     # Nor does it look silent when the handler has ended and the reader has yet to read.
-    ground.tallies[1].current = None
+    ground.thread_counts[1].current = None
     ground.go_round()
     assert [busy.ended, silent.ended] == ended

@@ -10,17 +10,17 @@ import pytest
 
 from nsqsmart.errors import AlreadyResponded
 from tests.helpers import eventually
-from tests.unit.client.doubles import Boss, Lane, Source, expire, message_of
+from tests.unit.client.doubles import FakeOrdering, FakeRuntime, Source, expire, message_of
 
 
 @pytest.fixture
-def boss() -> Boss:
-    return Boss()
+def runtime() -> FakeRuntime:
+    return FakeRuntime()
 
 
 @pytest.fixture
-def source(boss) -> Source:
-    return Source(boss=boss)
+def source(runtime) -> Source:
+    return Source(runtime=runtime)
 
 
 def held(source):
@@ -29,25 +29,25 @@ def held(source):
     return message
 
 
-def test_an_answer_is_counted_and_told_to_lane_and_backoff(boss, source):
-    source.lane = lane = Lane()
-    boss.watching = True
+def test_an_answer_is_counted_and_told_to_lane_and_backoff(runtime, source):
+    source.ordering = ordering = FakeOrdering()
+    runtime.watching = True
     held(source).finish()
     held(source).requeue(1)
     held(source).requeue(1, backoff=False)
     assert source.sent == [("FIN",), ("REQ", 1, True), ("REQ", 1, False)]
-    assert boss.results == [True, False]
-    assert lane.ended == [True, False, False]
-    assert (boss.holdings.finished, boss.holdings.requeued) == (1, 2)
+    assert runtime.results == [True, False]
+    assert ordering.ended == [True, False, False]
+    assert (runtime.checked_out.finished, runtime.checked_out.requeued) == (1, 2)
 
 
-def test_a_success_is_told_only_while_it_matters(boss, source):
+def test_a_success_is_told_only_while_it_matters(runtime, source):
     held(source).finish()
-    assert boss.results == []
+    assert runtime.results == []
 
 
-def test_the_backoff_hears_of_it_before_the_server_does(boss, source):
-    source.on_send = lambda: heard.append(list(boss.results))
+def test_the_backoff_hears_of_it_before_the_server_does(runtime, source):
+    source.on_send = lambda: heard.append(list(runtime.results))
     heard: list[list[bool]] = []
     held(source).requeue(0)
     assert heard == [[False]]
@@ -78,78 +78,78 @@ def test_many_who_answer_at_once_send_one_answer(source):
     assert source.sent == [("FIN",)] * 50
 
 
-def test_at_close_all_goes_back_and_later_answers_are_too_late(boss, source):
+def test_at_close_all_goes_back_and_later_answers_are_too_late(runtime, source):
     message = held(source)
-    boss.holdings.give_back()
-    boss.holdings.give_back()
+    runtime.checked_out.give_back()
+    runtime.checked_out.give_back()
     assert [message.finish(), message.requeue(), message.touch()] == [False] * 3
     assert source.sent == [("REQ now", 0.0)]
-    assert boss.holdings.requeued == 1
+    assert runtime.checked_out.requeued == 1
 
 
-def test_what_has_expired_or_lost_its_connection_is_forgotten(boss, source):
-    fresh, expired, lost = held(source), held(source), held(Source(boss=boss))
+def test_what_has_expired_or_lost_its_connection_is_forgotten(runtime, source):
+    fresh, expired, lost = held(source), held(source), held(Source(runtime=runtime))
     expire(expired)
     lost._subscription.live = False
-    boss.holdings.drop_expired()
+    runtime.checked_out.drop_expired()
     assert expired.finish() is False
     assert source.forgotten == [expired]
     assert lost.finish() is False
     assert fresh.finish() is True
 
 
-def test_an_expired_ordered_message_is_kept_for_its_partition_waits_for_it(boss, source):
-    source.lane = lane = Lane()
+def test_an_expired_ordered_message_is_kept_for_its_partition_waits_for_it(runtime, source):
+    source.ordering = ordering = FakeOrdering()
     source.late = True
     message = held(source)
-    message._arrival.deadline = monotonic() - 1
-    boss.holdings.drop_expired()
-    assert lane.ended == []
+    message._read_batch.deadline = monotonic() - 1
+    runtime.checked_out.drop_expired()
+    assert ordering.ended == []
     assert message.finish() is False
-    assert lane.ended == [False]
+    assert ordering.ended == [False]
 
 
-def test_a_block_runs_until_its_answer_is_on_the_way(boss, source):
+def test_a_block_runs_until_its_answer_is_on_the_way(runtime, source):
     """Whoever closes would end the connection before."""
     message = held(source)
     waited_for: list[list[object]] = []
-    source.on_send = lambda: waited_for.append(boss.holdings.wait_idle(monotonic()))
+    source.on_send = lambda: waited_for.append(runtime.checked_out.wait_idle(monotonic()))
     with message:
         message.finish()
-        assert boss.holdings.wait_idle(monotonic()) == []
+        assert runtime.checked_out.wait_idle(monotonic()) == []
     assert waited_for == [[message]]
-    assert (source.sent, boss.holdings.finished) == ([("FIN",)], 1)
+    assert (source.sent, runtime.checked_out.finished) == ([("FIN",)], 1)
 
 
-def test_a_block_whose_answer_was_interrupted_is_over(boss, source):
+def test_a_block_whose_answer_was_interrupted_is_over(runtime, source):
     def interrupt() -> None:
         raise KeyboardInterrupt
 
     source.on_send = interrupt
     with pytest.raises(KeyboardInterrupt), held(source) as message:
         message.finish()
-    assert not boss.holdings.is_busy_here()
-    assert boss.holdings.wait_idle(monotonic() + 10) == []
+    assert not runtime.checked_out.is_busy_here()
+    assert runtime.checked_out.wait_idle(monotonic() + 10) == []
 
 
-def test_with_blocks_are_waited_for(boss, source):
+def test_with_blocks_are_waited_for(runtime, source):
     message = held(source)
     inside, leave = threading.Event(), threading.Event()
 
     def work() -> None:
         with message:
-            assert boss.holdings.is_busy_here()
+            assert runtime.checked_out.is_busy_here()
             inside.set()
             leave.wait(10)
 
     thread = threading.Thread(target=work)
     thread.start()
     assert inside.wait(10)
-    assert not boss.holdings.is_busy_here()
-    assert boss.holdings.wait_idle(monotonic()) == [message]
+    assert not runtime.checked_out.is_busy_here()
+    assert runtime.checked_out.wait_idle(monotonic()) == [message]
     found: list[list[object]] = []
     waiting = threading.Thread(
-        target=lambda: found.append(boss.holdings.wait_idle(monotonic() + 10))
+        target=lambda: found.append(runtime.checked_out.wait_idle(monotonic() + 10))
     )
     waiting.start()
     leave.set()
@@ -157,25 +157,29 @@ def test_with_blocks_are_waited_for(boss, source):
     thread.join()
     assert found == [[]]
     assert source.sent == [("FIN",)]
-    eventually(lambda: boss.holdings.wait_idle(monotonic()) == [])
+    eventually(lambda: runtime.checked_out.wait_idle(monotonic()) == [])
 
 
-def test_an_answer_that_comes_too_late_is_counted_as_that(boss, source):
+def test_an_answer_that_comes_too_late_is_counted_as_that(runtime, source):
     source.late = True
     assert not held(source).finish()
-    assert (boss.holdings.finished, boss.holdings.requeued, boss.holdings.expired) == (0, 0, 1)
+    assert (
+        runtime.checked_out.finished,
+        runtime.checked_out.requeued,
+        runtime.checked_out.expired,
+    ) == (0, 0, 1)
 
 
-def test_what_is_held_is_counted_by_subscription(boss, source):
-    other = Source(boss=boss)
+def test_what_is_held_is_counted_by_subscription(runtime, source):
+    other = Source(runtime=runtime)
     messages = [message_of(each) for each in (source, source, other)]
     for message in messages:
         message.detach()
-    assert boss.holdings.counts() == {source: 2, other: 1}
+    assert runtime.checked_out.counts() == {source: 2, other: 1}
     messages[0].finish()
     expire(messages[2])
-    boss.holdings.drop_expired()
-    assert boss.holdings.counts() == {source: 1}
-    assert boss.holdings.expired == 1
-    boss.holdings.give_back()
-    assert boss.holdings.counts() == {}
+    runtime.checked_out.drop_expired()
+    assert runtime.checked_out.counts() == {source: 1}
+    assert runtime.checked_out.expired == 1
+    runtime.checked_out.give_back()
+    assert runtime.checked_out.counts() == {}

@@ -7,11 +7,11 @@ from typing import ClassVar
 import pytest
 
 from nsqsmart.client.messages import dead_letters as module
-from nsqsmart.client.messages.dead_letters import GivingUp, check_giving_up
+from nsqsmart.client.messages.dead_letters import DeadLetters, check_dead_letters
 from nsqsmart.client.shared.receipt import Receipt
 from nsqsmart.config import ConsumerConfig, ProducerConfig
 from nsqsmart.errors import ClientClosed, ConfigError
-from tests.unit.client.doubles import Boss, Life, Source, message_of, raising
+from tests.unit.client.doubles import FakeRuntime, Life, Source, message_of, raising
 
 
 class Producer:
@@ -46,17 +46,19 @@ def producers(monkeypatch) -> list[Producer]:
 
 def begin(**options):
     """One message, and what gives it up."""
-    boss = Boss(**options)
-    source = Source(boss=boss)
-    return message_of(source), source, boss.giving_up
+    runtime = FakeRuntime(**options)
+    source = Source(runtime=runtime)
+    return message_of(source), source, runtime.dead_letters
 
 
 def test_the_callback_has_it_before_it_is_finished(caplog):
     seen: list[bool] = []
-    message, source, giving_up = begin(on_giving_up=lambda message: seen.append(message.answered))
+    message, source, dead_letters = begin(
+        on_giving_up=lambda message: seen.append(message.answered)
+    )
     message._life = Life()
     assert message.skip()
-    assert (seen, source.sent, giving_up.given_up) == ([False], [("FIN",)], 1)
+    assert (seen, source.sent, dead_letters.given_up) == ([False], [("FIN",)], 1)
     assert message._life.events == ["gave_up"]
     assert "is given up" in caplog.text
 
@@ -68,10 +70,10 @@ async def coroutine(message) -> None: ...
     "callback", [raising(ValueError("oops")), lambda message: False, coroutine]
 )
 def test_a_callback_that_fails_has_it_requeued_and_said_aloud(callback, caplog):
-    message, source, giving_up = begin(on_giving_up=callback)
+    message, source, dead_letters = begin(on_giving_up=callback)
     message._life = Life()
     assert message.skip() is False
-    assert (source.sent, giving_up.given_up) == ([("REQ", None, True)], 0)
+    assert (source.sent, dead_letters.given_up) == ([("REQ", None, True)], 0)
     assert "could not be given up" in caplog.text
     assert message._life.events == []
     assert message._life.error in {"ValueError", "RuntimeError"}
@@ -99,8 +101,8 @@ def test_nobody_to_have_it_is_fine_where_somebody_skips(caplog):
 
 
 def test_dead_letters_are_published_within_the_messages_own_time(producers):
-    boss = Boss(dead_letter_topic="dead", dial_timeout=1.5, tls_v1=True)
-    source = Source(boss=boss)
+    runtime = FakeRuntime(dead_letter_topic="dead", dial_timeout=1.5, tls_v1=True)
+    source = Source(runtime=runtime)
     for _ in range(2):
         assert message_of(source).skip()
     (producer,) = producers
@@ -108,17 +110,17 @@ def test_dead_letters_are_published_within_the_messages_own_time(producers):
     assert (producer.config.dial_timeout, producer.config.tls_v1) == (1.5, True)
     assert [each[:2] for each in producer.published] == [("dead", b"x")] * 2
     assert all(50 < each[2] < 60 for each in producer.published)
-    boss.giving_up.close(0.0)
+    runtime.dead_letters.close(0.0)
     assert producer.closed == [0.0]
 
 
 def test_what_cannot_be_published_is_not_finished(producers, caplog):
-    boss = Boss(dead_letter_topic="dead")
-    source = Source(boss=boss)
+    runtime = FakeRuntime(dead_letter_topic="dead")
+    source = Source(runtime=runtime)
     message_of(source).skip()
     producers[0].error = ClientClosed("no")
     assert message_of(source).skip() is False
-    boss.giving_up.close(0.0)
+    runtime.dead_letters.close(0.0)
     assert message_of(source).skip() is False
     assert source.sent == [("FIN",), ("REQ", None, True), ("REQ", None, True)]
     assert caplog.text.count("could not be given up") == 2
@@ -127,13 +129,13 @@ def test_what_cannot_be_published_is_not_finished(producers, caplog):
 
 def test_what_cannot_work_is_refused_when_the_consumer_is_made():
     with pytest.raises(TypeError, match="on_giving_up is an async function"):
-        check_giving_up(ConsumerConfig(on_giving_up=coroutine), "t")
+        check_dead_letters(ConsumerConfig(on_giving_up=coroutine), "t")
     with pytest.raises(ConfigError, match="'t', the topic itself"):
-        check_giving_up(ConsumerConfig(dead_letter_topic="t"), "t")
+        check_dead_letters(ConsumerConfig(dead_letter_topic="t"), "t")
     with pytest.raises(ConfigError, match="dead letters"):
-        check_giving_up(ConsumerConfig(dead_letter_topic="dead letters"), "t")
-    check_giving_up(ConsumerConfig(dead_letter_topic="dead"), "t")
+        check_dead_letters(ConsumerConfig(dead_letter_topic="dead letters"), "t")
+    check_dead_letters(ConsumerConfig(dead_letter_topic="dead"), "t")
 
 
 def test_without_a_limit_nothing_is_given_up():
-    assert GivingUp(ConsumerConfig(), None).most_attempts > 65535
+    assert DeadLetters(ConsumerConfig(), None).most_attempts > 65535

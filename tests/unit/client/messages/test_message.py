@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.messages.message import Arrival, Detailed, Message
+from nsqsmart.client.messages.message import Detailed, Message, ReadBatch
 from nsqsmart.client.messages.results import Requeue
 from nsqsmart.errors import AlreadyResponded, UsedAfterFork
 from nsqsmart.names import Address
@@ -25,7 +25,7 @@ class Source:
     target = Target.at(Node(ADDRESS, ADDRESS), 3)
     msg_timeout = 60.0
     max_msg_timeout = 900.0
-    lane = None
+    ordering = None
 
     def __init__(self) -> None:
         self.heard_at = monotonic()
@@ -72,12 +72,12 @@ def source() -> Source:
 
 @pytest.fixture
 def message(source) -> Message:
-    return Message(Arrival(source), 1_700_000_000_000_000_000, 2, ID, b"body")
+    return Message(ReadBatch(source), 1_700_000_000_000_000_000, 2, ID, b"body")
 
 
 def with_header(source: Source, header: bytes, version: int = EXT_JSON) -> Message:
     raw = RawMessage(1, 1, ID, b"body", version, header, 4096, 50)
-    return Detailed._from_raw(Arrival(source), raw)
+    return Detailed._from_raw(ReadBatch(source), raw)
 
 
 def test_what_it_knows(message):
@@ -121,7 +121,7 @@ def test_a_delay_that_is_no_number_is_refused_before_anything_is_answered(messag
 
 
 def test_a_touch_gives_a_fresh_timeout(message):
-    message._arrival.deadline -= 61
+    message._read_batch.deadline -= 61
     assert message.expired
     before = monotonic()
     assert message.touch()
@@ -130,15 +130,15 @@ def test_a_touch_gives_a_fresh_timeout(message):
 
 
 def test_no_touch_goes_beyond_the_servers_maximum(message):
-    message._arrival.at -= 870
+    message._read_batch.at -= 870
     assert message.touch()
     assert message.deadline == message._latest == message.received_at + 900
 
 
 def test_giving_back_is_at_once_and_only_where_somebody_listens(source):
-    Message(Arrival(source), 1, 1, ID, b"x")._give_back()
+    Message(ReadBatch(source), 1, 1, ID, b"x")._give_back()
     source.live = False
-    Message(Arrival(source), 1, 1, ID, b"x")._give_back()
+    Message(ReadBatch(source), 1, 1, ID, b"x")._give_back()
     assert source.sent == [("REQ now", 0.0)]
 
 
@@ -157,7 +157,7 @@ def test_what_was_answered_is_not_given_back(message, source):
 
 def test_a_with_block_finishes_or_requeues(source):
     def message() -> Message:
-        return Message(Arrival(source), 1, 1, ID, b"x")
+        return Message(ReadBatch(source), 1, 1, ID, b"x")
 
     with message() as entered:
         assert entered.body == b"x"
@@ -178,7 +178,7 @@ def test_a_with_block_finishes_or_requeues(source):
 def test_a_with_block_leaves_alone_what_was_answered_in_it(message, source):
     with message:
         message.requeue(5)
-    other = Message(Arrival(source), 1, 1, ID, b"x")
+    other = Message(ReadBatch(source), 1, 1, ID, b"x")
     other.finish()
     with pytest.raises(ValueError, match="oops"), other:
         raise ValueError("oops")
@@ -186,12 +186,12 @@ def test_a_with_block_leaves_alone_what_was_answered_in_it(message, source):
 
 
 def test_what_cannot_be_given_back_is_logged_as_lost(source):
-    message = Message(Arrival(source), 1, 1, ID, b"x")
+    message = Message(ReadBatch(source), 1, 1, ID, b"x")
     message._life = Life()
     message._give_back()
     assert message._life.events == []  # the subscription logs what it sends
     source.live = False
-    lost = Message(Arrival(source), 1, 1, ID, b"x")
+    lost = Message(ReadBatch(source), 1, 1, ID, b"x")
     lost._life = Life()
     lost._give_back()
     assert lost._life.events == ["lost"]
@@ -220,7 +220,7 @@ def test_on_an_original_server_its_id_is_the_text_that_the_server_knows_it_by():
         target = Target.at(Node(ADDRESS, ADDRESS), None)
 
     def made(id_: bytes) -> Message:
-        return Message(Arrival(Original()), 1, 1, id_, b"body")
+        return Message(ReadBatch(Original()), 1, 1, id_, b"body")
 
     message = made(b"0d1e2f3a4b5c6d7e")
     assert (message.partition, message.internal_id, message.trace_id) == (None, None, None)

@@ -31,8 +31,8 @@ def test_each_is_counted_once_and_the_first_is_told(source, caplog):
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "was not answered in time" in record.getMessage()
-    facts = {name: value for name, value in vars(record).items() if name.startswith("nsq_")}
-    assert facts == {
+    log_fields = {name: value for name, value in vars(record).items() if name.startswith("nsq_")}
+    assert log_fields == {
         "nsq_topic": "t",
         "nsq_channel": "c",
         "nsq_partition": 3,

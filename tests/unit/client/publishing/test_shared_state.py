@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from nsqsmart.client.publishing.shared_state import Publisher
+from nsqsmart.client.publishing.shared_state import PublishingState
 from nsqsmart.client.shared.directory import Directory
 from nsqsmart.config import Endpoint, ProducerConfig
 from nsqsmart.net import waiters as tokens
@@ -21,12 +21,12 @@ class Call:
 
 
 @pytest.fixture
-def publisher(monkeypatch) -> Publisher:
+def publisher(monkeypatch) -> PublishingState:
     monkeypatch.setattr(tokens, "LOOK_AGAIN", 30.0)
     config = ProducerConfig()
     directory = Directory(Endpoint.parse("nsq://h:4150"), config, WRITE)
     pool = ConnectionPool(lambda _address, _deadline: None, 1, 1.0)
-    return Publisher(config, directory, pool, "id")
+    return PublishingState(config, directory, pool, "id")
 
 
 def test_close_waits_for_calls_and_is_told_when_they_end(publisher):

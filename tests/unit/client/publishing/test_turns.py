@@ -10,7 +10,7 @@ import pytest
 
 from nsqsmart.client.publishing.turns import Turns
 from nsqsmart.errors import ClientClosed, TurnTimeout
-from nsqsmart.net.waiters import new_token
+from nsqsmart.net.waiters import new_waiter
 from tests.helpers import eventually
 from tests.interrupts import count_places, interrupted_at
 
@@ -19,13 +19,13 @@ KEY, OTHER = ("t", 0), ("t", 1)
 
 def take(turns: Turns, key=KEY, patience: float = 5):
     """Take a turn as its owner does: the token is given up if the call fails."""
-    token = new_token()
+    waiter = new_waiter()
     try:
-        turns.take(key, token, monotonic() + patience)
+        turns.take(key, waiter, monotonic() + patience)
     except BaseException:
-        turns.give_up(key, token)
+        turns.give_up(key, waiter)
         raise
-    return token
+    return waiter
 
 
 def waiting(turns: Turns, key=KEY) -> int:
@@ -34,17 +34,17 @@ def waiting(turns: Turns, key=KEY) -> int:
 
 def test_one_at_a_time_and_partitions_do_not_know_each_other():
     turns = Turns()
-    token = take(turns)
+    waiter = take(turns)
     take(turns, OTHER)
     with pytest.raises(TurnTimeout, match="partition 0 of t"):
         take(turns, patience=0.02)
-    turns.give_up(KEY, token)
+    turns.give_up(KEY, waiter)
     take(turns)
 
 
 def test_who_came_first_is_served_first():
     turns, served, threads = Turns(), [], []
-    token = take(turns)
+    waiter = take(turns)
 
     def work(number: int) -> None:
         mine = take(turns)
@@ -55,7 +55,7 @@ def test_who_came_first_is_served_first():
         threads.append(threading.Thread(target=work, args=(number,)))
         threads[-1].start()
         eventually(lambda number=number: waiting(turns) == number + 1)
-    turns.give_up(KEY, token)
+    turns.give_up(KEY, waiter)
     for thread in threads:
         thread.join(5)
     assert served == list(range(6))
@@ -64,29 +64,29 @@ def test_who_came_first_is_served_first():
 
 def test_who_runs_out_of_time_leaves_the_queue():
     turns = Turns()
-    token = take(turns)
+    waiter = take(turns)
     with pytest.raises(TurnTimeout):
         take(turns, patience=0)
     assert waiting(turns) == 0
-    turns.give_up(KEY, token)
+    turns.give_up(KEY, waiter)
     assert turns._queues == {}
 
 
 def test_giving_up_twice_or_a_turn_that_is_not_mine_wakes_nobody():
     turns = Turns()
-    token = take(turns)
+    waiter = take(turns)
     turns.give_up(KEY, threading.Lock())
-    turns.give_up(OTHER, token)
+    turns.give_up(OTHER, waiter)
     with pytest.raises(TurnTimeout):
         take(turns, patience=0.02)
-    turns.give_up(KEY, token)
-    turns.give_up(KEY, token)
+    turns.give_up(KEY, waiter)
+    turns.give_up(KEY, waiter)
     take(turns)
 
 
 def test_close_wakes_who_waits_and_refuses_who_comes():
     turns, ended = Turns(), []
-    token = take(turns)
+    waiter = take(turns)
 
     def wait() -> None:
         with pytest.raises(ClientClosed):
@@ -103,26 +103,26 @@ def test_close_wakes_who_waits_and_refuses_who_comes():
     assert len(ended) == 3
     with pytest.raises(ClientClosed):
         take(turns)
-    turns.give_up(KEY, token)
+    turns.give_up(KEY, waiter)
     assert turns._queues == {}
 
 
 def test_who_dies_with_the_turn_holds_nobody_up():
     turns = Turns()
-    token = take(turns)
-    del token
+    waiter = take(turns)
+    del waiter
     turns.give_up(KEY, take(turns))
     assert turns._queues == {}
 
 
 def test_who_dies_in_the_queue_holds_nobody_up():
     turns = Turns()
-    token = take(turns)
-    dead = new_token()
+    waiter = take(turns)
+    dead = new_waiter()
     with pytest.raises(TurnTimeout):
         turns.take(KEY, dead, monotonic())
     del dead
-    turns.give_up(KEY, token)
+    turns.give_up(KEY, waiter)
     turns.give_up(KEY, take(turns))
     assert turns._queues == {}
 

@@ -18,7 +18,7 @@ from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
 from nsqsmart.net import waiters as tokens
 from nsqsmart.net.http.lookup import WRITE, Round
-from nsqsmart.net.waiters import new_token
+from nsqsmart.net.waiters import new_waiter
 from nsqsmart.policy.answers.lookup import LookupAnswer, Node, TopicMeta, TopicState
 from nsqsmart.policy.topology import Refused
 from tests.helpers import eventually
@@ -67,8 +67,8 @@ class Lookups:
 def make(answer: LookupAnswer | None, **options: object) -> tuple[Directory, Lookups]:
     options = {"lookupd_min_refresh_interval": 0.01} | options
     made = Directory(Endpoint.parse("nsq+lookupd://l:4161"), ProducerConfig(**options), WRITE)
-    assert made.asking is not None
-    made.asking._lookup = lookups = Lookups(answer)
+    assert made.discovery is not None
+    made.discovery._lookup = lookups = Lookups(answer)
     return made, lookups
 
 
@@ -325,11 +325,11 @@ def test_an_interrupt_anywhere_lets_the_next_one_fly_even_while_it_is_handled():
 
 def test_a_lookup_whose_call_is_gone_is_over():
     directory, _ = make(led_by(OLD))
-    token = new_token()
+    waiter = new_waiter()
     directory._entries["t"] = entry = Entry()
-    entry.flight = ref(token)
+    entry.flight = ref(waiter)
     assert entry.flying
-    del token
+    del waiter
     assert leader(directory) == OLD
 
 

@@ -58,7 +58,7 @@ class Delivery:
 
 
 def line(**changes) -> Line:
-    facts = {
+    log_fields = {
         "topic": "t",
         "channel": "c",
         "partition": 3,
@@ -67,7 +67,7 @@ def line(**changes) -> Line:
         "client_id": "me",
         "can_trace": True,
     }
-    return Line(**facts | changes)
+    return Line(**log_fields | changes)
 
 
 def without_times(fields: dict[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from nsqsmart.client.messages import message as message_module
-from nsqsmart.client.messages.message import Arrival, Detailed, Message
+from nsqsmart.client.messages.message import Detailed, Message, ReadBatch
 from nsqsmart.client.subscribing import ordered_delivery as lanes_module
-from nsqsmart.client.subscribing.ordered_delivery import Lane
+from nsqsmart.client.subscribing.ordered_delivery import OrderedDelivery
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.names import Address
 from nsqsmart.policy.answers.lookup import Node
@@ -37,7 +37,7 @@ class World:
         self.calls: list[tuple[float, Callable[[], None]]] = []
         self.violations: list[tuple[int, int]] = []
         self.forgotten: list[Message] = []
-        self.lane = Lane(self, self)
+        self.ordering = OrderedDelivery(self, self)
 
     def deliver(self, messages: list[Message]) -> None:
         self.handed_over += messages
@@ -67,10 +67,10 @@ class World:
     def offer(self, number: int, attempts: int = 1, offset: int | None = None) -> Message:
         """The server sends message *number*."""
         self.heard_at = self.now
-        message = Detailed(Arrival(self), 1, attempts, number.to_bytes(8, "big") + bytes(8), b"x")
+        message = Detailed(ReadBatch(self), 1, attempts, number.to_bytes(8, "big") + bytes(8), b"x")
         message.offset = 100 * number if offset is None else offset
         message.size = 100
-        self.lane.offer(message)
+        self.ordering.offer(message)
         return message
 
     def numbers(self) -> list[int]:
@@ -100,9 +100,9 @@ def test_each_waits_for_the_one_before(world):
     first, second = world.offer(1), world.offer(2)
     world.offer(3)
     assert world.numbers() == [1]
-    world.lane.done(first, finished=True)
+    world.ordering.done(first, finished=True)
     assert world.numbers() == [2]
-    world.lane.done(second, finished=True)
+    world.ordering.done(second, finished=True)
     assert world.numbers() == [3]
 
 
@@ -110,7 +110,7 @@ def test_a_copy_of_what_was_finished_is_acknowledged_and_not_handled(world):
     first = world.offer(1)
     copies = [world.offer(1, attempts=2), world.offer(1, attempts=3)]
     world.offer(2)
-    world.lane.done(first, finished=True)
+    world.ordering.done(first, finished=True)
     assert world.numbers() == [1, 2]
     assert world.sent == [("FIN", 1, 2), ("FIN", 1, 3)]
     assert all(copy.answered for copy in copies)
@@ -119,27 +119,27 @@ def test_a_copy_of_what_was_finished_is_acknowledged_and_not_handled(world):
 def test_a_copy_of_what_failed_is_handled_again(world):
     first = world.offer(1)
     world.offer(1, attempts=2)
-    world.lane.done(first, finished=False)
+    world.ordering.done(first, finished=False)
     assert world.numbers() == [1, 1]
     assert world.sent == []
 
 
 def test_a_worker_that_comes_late_moves_nothing(world):
     first = world.offer(1)
-    world.lane.done(first, finished=True)
+    world.ordering.done(first, finished=True)
     second = world.offer(2)
     world.offer(3)
-    world.lane.done(first, finished=True)
+    world.ordering.done(first, finished=True)
     assert world.numbers() == [1, 2]
-    world.lane.done(second, finished=True)
+    world.ordering.done(second, finished=True)
     assert world.numbers() == [3]
 
 
 def fail(world: World, message: Message, delay: float | None = None, *, counts: bool = True):
     """As a handler that raises: hold, then done."""
     message._answer = True
-    world.lane.hold(message, delay, counts=counts)
-    world.lane.done(message, finished=False)
+    world.ordering.hold(message, delay, counts=counts)
+    world.ordering.done(message, finished=False)
 
 
 def test_a_failed_head_is_held_ever_longer_then_given_back(world):
@@ -158,7 +158,7 @@ def test_success_of_the_head_ends_the_count(world):
     world.pass_time(world.now + 1)
     fail(world, world.offer(1, attempts=2))
     world.pass_time(world.now + 2)
-    world.lane.done(world.offer(1, attempts=3), finished=True)
+    world.ordering.done(world.offer(1, attempts=3), finished=True)
     world.sent.clear()
     fail(world, world.offer(2))
     world.pass_time(world.now + 1)
@@ -212,8 +212,8 @@ def test_a_lost_connection_ends_the_hold(world):
 
 def test_at_close_what_is_held_goes_back_at_once_and_once(world):
     fail(world, world.offer(1), 100.0)
-    world.lane.release_held()
-    world.lane.release_held()
+    world.ordering.release_held()
+    world.ordering.release_held()
     world.pass_time(world.now + 200)
     assert world.sent == [("REQ", 1, 0.0)]
 
@@ -232,7 +232,7 @@ def test_out_of_order_is_told_and_ends_it_unless_told_otherwise(world, goes_on):
     world.offer(4, offset=600)
     assert world.violations == [(500, 5)]
     assert world.ended is not goes_on
-    assert len(world.lane._waiting) == int(goes_on)
+    assert len(world.ordering._waiting) == int(goes_on)
 
 
 class Life:
@@ -261,7 +261,7 @@ def test_a_traced_head_whose_connection_ends_is_logged_as_lost(world, at_close):
     fail(world, message, 5.0)
     world.live = False
     if at_close:
-        world.lane.release_held()
+        world.ordering.release_held()
     world.pass_time(world.now + 60)
     assert message._life.events == [("blocked", 5.0), ("lost",)]
 
@@ -269,14 +269,14 @@ def test_a_traced_head_whose_connection_ends_is_logged_as_lost(world, at_close):
 def test_a_traced_copy_is_logged_as_one(world):
     first, copy = world.offer(1), world.offer(1, attempts=2)
     copy._life = Life()
-    world.lane.done(first, finished=True)
+    world.ordering.done(first, finished=True)
     assert copy._life.events == [("duplicate",)]
 
 
 def test_a_rewind_is_told_and_no_violation(world, caplog):
     caplog.set_level("INFO")
-    world.lane.done(world.offer(5), finished=True)
-    world.lane.done(world.offer(3), finished=True)
+    world.ordering.done(world.offer(5), finished=True)
+    world.ordering.done(world.offer(3), finished=True)
     assert world.numbers() == [5, 3]
     assert "goes back to offset 300" in caplog.text
     assert not world.violations
@@ -287,9 +287,9 @@ def test_what_came_on_the_connection_before_is_known(caplog):
     caplog.set_level("INFO")
     old, new = World(), World()
     for number in (1, 2, 4):
-        old.lane.done(old.offer(number), finished=True)
-    new.lane.follow(old.lane)
-    new.lane.done(new.offer(2), finished=True)
+        old.ordering.done(old.offer(number), finished=True)
+    new.ordering.follow(old.ordering)
+    new.ordering.done(new.offer(2), finished=True)
     assert "goes back to offset 200" in caplog.text
     assert not new.violations
     new.offer(3)
@@ -299,11 +299,11 @@ def test_what_came_on_the_connection_before_is_known(caplog):
 
 def test_what_follows_one_out_of_order_is_not_handled_and_the_next_connection_goes_on():
     old, new = World(), World()
-    old.lane.done(old.offer(5), finished=True)
+    old.ordering.done(old.offer(5), finished=True)
     old.offer(4, offset=600)
     behind = old.offer(7)
     assert (old.numbers(), old.forgotten) == ([5], [behind])
-    new.lane.follow(old.lane)
+    new.ordering.follow(old.ordering)
     # The server insists on it, and the partition is not lost.
     new.offer(4, offset=600)
     assert (new.numbers(), new.violations) == ([4], [])
@@ -312,23 +312,23 @@ def test_what_follows_one_out_of_order_is_not_handled_and_the_next_connection_go
 def test_a_new_connection_waits_for_what_the_one_before_has_in_hand():
     old, new = World(), World()
     first, waiting = old.offer(1), old.offer(2)
-    new.lane.follow(old.lane)
+    new.ordering.follow(old.ordering)
     # What waited there is the server's again.
     assert old.forgotten == [waiting]
     assert (waiting.body, first.body != b"") == (b"", True)
     assert old.numbers() == [1]
     again, _ = new.offer(1), new.offer(2)
     assert new.numbers() == []
-    old.lane.done(first, finished=False)
+    old.ordering.done(first, finished=False)
     assert new.numbers() == [1]
-    new.lane.done(again, finished=True)
+    new.ordering.done(again, finished=True)
     assert new.numbers() == [2]
 
 
 def test_with_nothing_in_hand_it_begins_at_once():
     old, new = World(), World()
-    old.lane.done(old.offer(1), finished=True)
-    new.lane.follow(old.lane)
+    old.ordering.done(old.offer(1), finished=True)
+    new.ordering.follow(old.ordering)
     new.offer(2)
     assert new.numbers() == [2]
 
@@ -336,21 +336,21 @@ def test_with_nothing_in_hand_it_begins_at_once():
 def test_several_connections_may_come_and_go_meanwhile():
     old, middle, new = World(), World(), World()
     first = old.offer(1)
-    middle.lane.follow(old.lane)
+    middle.ordering.follow(old.ordering)
     lost = middle.offer(1)
-    new.lane.follow(middle.lane)
+    new.ordering.follow(middle.ordering)
     assert middle.forgotten == [lost]
     new.offer(1)
     assert (middle.numbers(), new.numbers()) == ([], [])
-    old.lane.done(first, finished=False)
+    old.ordering.done(first, finished=False)
     assert (middle.numbers(), new.numbers()) == ([], [1])
 
 
 def test_what_was_followed_and_ended_before_anything_came_holds_nothing_up():
     old, new = World(), World()
     first = old.offer(1)
-    new.lane.follow(old.lane)
-    old.lane.done(first, finished=False)
+    new.ordering.follow(old.ordering)
+    old.ordering.done(first, finished=False)
     new.offer(1)
     assert new.numbers() == [1]
 
@@ -358,13 +358,13 @@ def test_what_was_followed_and_ended_before_anything_came_holds_nothing_up():
 def test_a_head_that_times_out_again_and_again_is_told_as_its_failing_twin(world, caplog):
     """Its handler runs on, or was too late each time: copies come, and time out too."""
     first = world.offer(1, attempts=9)
-    assert not world.lane.is_blocked()
+    assert not world.ordering.is_blocked()
     copies = [world.offer(1, attempts=number) for number in (10, 11, 20)]
     assert len(caplog.records) == 2
     for message in (first, *copies, world.offer(2, attempts=10)):
-        world.lane.tell(message)  # each is found out to be late as well
-        world.lane.done(message, finished=False)
+        world.ordering.tell(message)  # each is found out to be late as well
+        world.ordering.done(message, finished=False)
         blocked = message.internal_id == 1
-        assert world.lane.is_blocked() == blocked
+        assert world.ordering.is_blocked() == blocked
     loud = [record.args[-1] for record in caplog.records if "holds partition" in record.msg]
     assert loud == [10, 20, 10]

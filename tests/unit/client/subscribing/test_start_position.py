@@ -9,12 +9,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from nsqsmart.client.messages.message import Arrival, Detailed, Message
-from nsqsmart.client.subscribing.start_position import Memory, Standings
+from nsqsmart.client.messages.message import Detailed, Message, ReadBatch
+from nsqsmart.client.subscribing.start_position import ChannelPositions, Memory
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError
 from nsqsmart.names import Address
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.policy.answers.lookup import Node
 from nsqsmart.policy.positions import Gate
 from nsqsmart.policy.topology import Target
@@ -55,17 +55,17 @@ class Nsqd:
         talk.send(http_answer(self.status, json.dumps({"topics": [topic]}).encode()))
 
 
-class Stood:
+class Replacing:
     """A subscription that has just said SUB."""
 
     topic, channel = "t", "c"
-    lane = None
+    ordering = None
     heard_at, msg_timeout = 0.0, 60.0
 
     def __init__(self, http: Address, *, ordered: bool = True, partition: int | None = 3) -> None:
         self.target = Target.at(Node(NOWHERE, http), partition)
         self.ordered = ordered
-        self.wires = Wires()
+        self.scope = CancelScope()
 
     def describe(self) -> str:
         return "t/c partition 3"
@@ -79,18 +79,18 @@ def nsqd():
         yield made
 
 
-def stood_at(nsqd: Nsqd, **options) -> Stood:
-    return Stood(Address(*nsqd.peer.address), **options)
+def stood_at(nsqd: Nsqd, **options) -> Replacing:
+    return Replacing(Address(*nsqd.peer.address), **options)
 
 
 def message_at(offset: int, *, finished: bool = False) -> Message:
-    message = Detailed(Arrival(Source()), 1, 1, offset.to_bytes(16, "big"), b"x")
+    message = Detailed(ReadBatch(Source()), 1, 1, offset.to_bytes(16, "big"), b"x")
     message.offset, message._answer = offset, finished or None
     return message
 
 
-def standings(**options) -> Standings:
-    return Standings(ConsumerConfig(**options))
+def channel_positions(**options) -> ChannelPositions:
+    return ChannelPositions(ConsumerConfig(**options))
 
 
 def test_a_memory_knows_the_lowest_that_is_not_finished():
@@ -178,23 +178,23 @@ def test_stragglers_are_no_messages():
 
 def test_who_is_hung_up_while_it_looks_sets_no_channel(nsqd):
     stood = stood_at(nsqd)
-    nsqd.on_look = stood.wires.cut
+    nsqd.on_look = stood.scope.cut
     with pytest.raises(DiscoveryError):
-        standings(start_at="head").settle(stood)
+        channel_positions(start_at="head").settle(stood)
     assert nsqd.posts == []
 
 
 def test_nothing_is_asked_where_nothing_was_unfinished(nsqd):
     nsqd.status = 500
-    ours = standings()
-    assert ours.settle(Stood(NOWHERE, partition=None)) is None
+    ours = channel_positions()
+    assert ours.settle(Replacing(NOWHERE, partition=None)) is None
     memory = ours.settle(stood_at(nsqd))
     assert memory is ours.settle(stood_at(nsqd))
     assert ours.channels_lost == 0
 
 
 def test_a_lost_channel_is_set_back_once(nsqd, caplog):
-    ours = standings()
+    ours = channel_positions()
     memory = ours.settle(stood_at(nsqd))
     memory.take([message_at(120), message_at(60)])
     ours.settle(stood_at(nsqd))
@@ -213,7 +213,7 @@ def test_a_lost_channel_is_set_back_once(nsqd, caplog):
 )
 def test_otherwise_it_is_said_and_forgotten(nsqd, caplog, options, ordered, clients):
     nsqd.channel["client_num"] = clients
-    ours = standings(**options)
+    ours = channel_positions(**options)
     memory = ours.settle(stood_at(nsqd, ordered=ordered))
     memory.take([message_at(60)])
     with caplog.at_level(logging.ERROR):
@@ -225,7 +225,7 @@ def test_otherwise_it_is_said_and_forgotten(nsqd, caplog, options, ordered, clie
 
 
 def test_nothing_is_said_of_what_was_finished_before_its_copy_failed(nsqd, caplog):
-    ours = standings()
+    ours = channel_positions()
     copies_of(ours.settle(stood_at(nsqd)), True, False)
     with caplog.at_level(logging.ERROR):
         ours.settle(stood_at(nsqd))
@@ -234,7 +234,7 @@ def test_nothing_is_said_of_what_was_finished_before_its_copy_failed(nsqd, caplo
 
 def test_nothing_is_said_of_what_another_consumer_has_finished_meanwhile(nsqd, caplog):
     """What this one had in hand when its leader changed went to the other one."""
-    ours = standings()
+    ours = channel_positions()
     ours.settle(stood_at(nsqd)).take([message_at(30, finished=True), message_at(60)])
     with caplog.at_level(logging.ERROR):
         ours.settle(stood_at(nsqd))
@@ -242,7 +242,7 @@ def test_nothing_is_said_of_what_another_consumer_has_finished_meanwhile(nsqd, c
 
 
 def test_what_cannot_be_asked_is_asked_again_and_not_for_ever(nsqd, caplog):
-    ours = standings()
+    ours = channel_positions()
     ours.settle(stood_at(nsqd)).take([message_at(60)])
     nsqd.status = 500
     for _ in range(2):
@@ -258,7 +258,7 @@ def test_what_cannot_be_asked_is_asked_again_and_not_for_ever(nsqd, caplog):
 
 
 def test_a_channel_that_the_nsqd_does_not_know_says_nothing(nsqd):
-    ours = standings()
+    ours = channel_positions()
     ours.settle(stood_at(nsqd)).take([message_at(60)])
     nsqd.channel = None
     ours.settle(stood_at(nsqd))
@@ -266,7 +266,7 @@ def test_a_channel_that_the_nsqd_does_not_know_says_nothing(nsqd):
 
 
 def test_start_at_counts_once_for_each_partition(nsqd):
-    ours = standings(start_at="head")
+    ours = channel_positions(start_at="head")
     memory = ours.settle(stood_at(nsqd))
     assert memory.gate is not None
     ours.settle(stood_at(nsqd))
@@ -279,7 +279,7 @@ def test_start_at_counts_once_for_each_partition(nsqd):
 
 def test_a_start_without_a_channel_is_tried_again(nsqd):
     channel, nsqd.channel = nsqd.channel, None
-    ours = standings(start_at="head")
+    ours = channel_positions(start_at="head")
     with pytest.raises(ConnectionLost, match="does not know the channel"):
         ours.settle(stood_at(nsqd))
     nsqd.channel = channel

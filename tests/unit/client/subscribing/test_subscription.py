@@ -11,8 +11,8 @@ import pytest
 
 from nsqsmart.client.messages.checked_out import Timeouts
 from nsqsmart.client.messages.message import Message
-from nsqsmart.client.subscribing.request import Wish
-from nsqsmart.client.subscribing.start_position import Standings
+from nsqsmart.client.subscribing.request import SubscribeRequest
+from nsqsmart.client.subscribing.start_position import ChannelPositions
 from nsqsmart.client.subscribing.subscription import Subscription
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, NsqError, ServerError
@@ -35,7 +35,7 @@ class Owner:
         self.ended: list[NsqError] = []
         self.refused: list[ServerError] = []
         self.results: list[bool] = []
-        self.standings = Standings(ConsumerConfig())
+        self.channel_positions = ChannelPositions(ConsumerConfig())
         self.timeouts = Timeouts()
         self.on_message: Callable[[], None] = lambda: None
 
@@ -65,12 +65,12 @@ class Owner:
         return True
 
 
-def wish_for(address: tuple[str, int], partition: int | None = None, **options) -> Wish:
+def wish_for(address: tuple[str, int], partition: int | None = None, **options) -> SubscribeRequest:
     ordered = options.pop("sub_ordered", False)
     config = ConsumerConfig(**options)
     node = Node(Address(*address), Address(address[0], 1))
     target = Target.at(node, partition)
-    return Wish("t", "c", target, ordered, make_greeting(config), config)
+    return SubscribeRequest("t", "c", target, ordered, make_greeting(config), config)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address
-from nsqsmart.net.cancel_scope import Wires
+from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.net.http import admin as admin_http
 from nsqsmart.net.http.admin import AdminHttp
 from nsqsmart.net.http.session import MAX_ANSWER
@@ -28,7 +28,7 @@ class Session:
         self.asked: list[tuple[str, str, bytes, float]] = []
         self.open = 0
 
-    def __call__(self, wires: object) -> Self:
+    def __call__(self, scope: object) -> Self:
         return self
 
     def __enter__(self) -> Self:
@@ -118,11 +118,11 @@ def test_to_have_an_admin_is_to_have_paid_for_requests_and_no_sooner():
 def test_who_knows_its_wires_can_end_it():
     def answer(talk: Talk) -> None:
         talk.line()
-        wires.cut()
+        scope.cut()
         talk.stall()
 
-    wires = Wires()
-    with Peer(answer) as peer, AdminHttp(60.0, monotonic() + 60, wires) as http:
+    scope = CancelScope()
+    with Peer(answer) as peer, AdminHttp(60.0, monotonic() + 60, scope) as http:
         for _ in range(2):
             with pytest.raises(DiscoveryError):
                 http.get(Address(*peer.address), "/stats", [])

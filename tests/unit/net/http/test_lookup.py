@@ -33,7 +33,7 @@ class Lookupds:
         self.open = 0
         self.listing = False
 
-    def __call__(self, _wires: object = None, *, listing: bool = False) -> Lookupds:
+    def __call__(self, _scope: object = None, *, listing: bool = False) -> Lookupds:
         self.listing = listing
         return self
 

@@ -11,7 +11,7 @@ from nsqsmart.policy.answers.lookup import TopicMeta
 from nsqsmart.policy.answers.operations import (
     Answer,
     Operation,
-    TopicWish,
+    TopicSettings,
     Verdict,
     describe_topic,
     failure,
@@ -145,11 +145,11 @@ def test_an_error_says_that_nothing_was_done():
 
 # ------------------------------------------------------------------------------- making topics
 
-PLAIN = TopicWish("t", 1, 1, ordered=False, extend_support=False)
+PLAIN = TopicSettings("t", 1, 1, ordered=False, extend_support=False)
 
 
 @pytest.mark.parametrize(
-    ("wish", "beyond", "flags"),
+    ("settings", "beyond", "flags"),
     [
         (PLAIN, [], {}),
         (PLAIN._replace(partitions=2), ["partitions"], {"multipart"}),
@@ -158,25 +158,25 @@ PLAIN = TopicWish("t", 1, 1, ordered=False, extend_support=False)
         (PLAIN._replace(extend_support=True), ["extend_support"], {"extend"}),
     ],
 )
-def test_what_a_lookup_is_told(wish, beyond, flags):
-    assert wish.beyond_original == beyond
-    assert dict(wish.query) == {
+def test_what_a_lookup_is_told(settings, beyond, flags):
+    assert settings.beyond_original == beyond
+    assert dict(settings.query) == {
         "topic": "t",
-        "partition_num": str(wish.partitions),
-        "replicator": str(wish.replicas),
+        "partition_num": str(settings.partitions),
+        "replicator": str(settings.replicas),
         **dict.fromkeys(flags, "true"),
     }
 
 
 def test_a_topic_that_is_there_may_be_the_one():
     meta = TopicMeta(2, ordered=True, extended=False, channels_by_lookup=True, replicas=3)
-    wish = TopicWish("t", 2, 3, ordered=True, extend_support=False)
-    assert wish.is_met_by(meta)
+    settings = TopicSettings("t", 2, 3, ordered=True, extend_support=False)
+    assert settings.is_met_by(meta)
     for other in (
-        wish._replace(partitions=3),
-        wish._replace(replicas=2),
-        wish._replace(ordered=False),
-        wish._replace(extend_support=True),
+        settings._replace(partitions=3),
+        settings._replace(replicas=2),
+        settings._replace(ordered=False),
+        settings._replace(extend_support=True),
     ):
         assert not other.is_met_by(meta)
     shown = "partitions=2, replicas=3, ordered=True, extend_support=False"
