@@ -76,8 +76,8 @@ class TraceSwitch:
         # Replaced whole, or one entry at a time: no step needs a lock.
         self._said: dict[str, float] = {}
         self._source: _Source | None = None
-        # Until the first word, all that a publish pays for is one look at this.
-        self._silent = True
+        self.silent = True
+        """Whether nothing was ever asked to be traced: all that a publish pays for until then."""
         if source is not None:
             self.set_source(source)
 
@@ -92,7 +92,7 @@ class TraceSwitch:
             self._said = {EVERY: share}
         else:
             self._said[check_topic(topic)] = share
-        self._silent = False
+        self.silent = False
 
     def disable(self, topic: str | None = None) -> None:
         """Trace no message of *topic*; None is every topic, whatever was said before."""
@@ -108,15 +108,15 @@ class TraceSwitch:
         self._said = {}
         self._source = made
         if made is not None:
-            self._silent = False
+            self.silent = False
 
     def is_on(self, topic: str) -> bool:
         """Whether any message of *topic* may be traced."""
-        return not self._silent and self._rate(topic) > 0.0
+        return not self.silent and self._rate(topic) > 0.0
 
     def sampled(self, topic: str) -> bool:
         """Decide for one message of *topic*: draw by its rate."""
-        if self._silent:
+        if self.silent:
             return False
         return random.random() < self._rate(topic)  # noqa: S311 - no secret hangs on it
 

@@ -9,7 +9,7 @@ from nsqsmart.errors import ConnectionLost, NsqError, ProtocolError, ServerError
 from nsqsmart.names import Address
 from nsqsmart.net.connection import Connection
 from nsqsmart.net.transport import Transport
-from nsqsmart.net.write_buffer import Outbox
+from nsqsmart.net.write_buffer import WriteBuffer
 from nsqsmart.policy.surplus import Surplus
 from nsqsmart.wire.answers import ACK_FAILED, decode_error
 from nsqsmart.wire.deliveries import DeliveryDecoder
@@ -48,11 +48,15 @@ class Reader(Generic[M]):
     """
 
     def __init__(
-        self, connection: Connection, decoder: DeliveryDecoder[M], outbox: Outbox, sink: Sink[M]
+        self,
+        connection: Connection,
+        decoder: DeliveryDecoder[M],
+        write_buffer: WriteBuffer,
+        sink: Sink[M],
     ) -> None:
         self._connection = connection
         self._decoder = decoder
-        self._outbox = outbox
+        self._write_buffer = write_buffer
         self._sink = sink
         self._surplus = Surplus(connection.grant.msg_timeout)
         self.received = 0
@@ -68,7 +72,7 @@ class Reader(Generic[M]):
         except NsqError as error:
             return error
         finally:
-            self._outbox.break_off()
+            self._write_buffer.break_off()
             socket.drop()
         return ConnectionLost(f"{address} closed the connection", sent=True)
 
@@ -95,7 +99,7 @@ class Reader(Generic[M]):
         if messages:
             came = len(messages)
             self.received += came
-            if self.received - self._outbox.settled > self._outbox.asked:
+            if self.received - self._write_buffer.settled > self._write_buffer.asked:
                 self._check_surplus(came, heard_before)
             self._sink.on_messages(messages)
         for frame in others:
@@ -103,14 +107,14 @@ class Reader(Generic[M]):
 
     def _check_surplus(self, came: int, heard_before: float) -> None:
         """Raise ProtocolError if the server ignores RDY: what it sends would fill the memory."""
-        asked, unanswered = self._outbox.asked, self.received - self._outbox.settled
+        asked, unanswered = self._write_buffer.asked, self.received - self._write_buffer.settled
         now = self._sink.heard_at
         if self._surplus.is_too_much(asked, unanswered - came, unanswered, heard_before, now):
             raise ignores_rdy(self._connection.address, asked, unanswered)
 
     def _on_frame(self, frame: Frame) -> None:
         if frame.data == HEARTBEAT:
-            self._outbox.answer_heartbeat()
+            self._write_buffer.answer_heartbeat()
         elif frame.type == ERROR:
             error = decode_error(frame.data, self._connection.transport.secret)
             if error.code not in ACK_FAILED:

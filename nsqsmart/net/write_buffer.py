@@ -20,7 +20,7 @@ from nsqsmart.wire import commands
 _NO_BOUND = 1 << 31
 
 
-class Outbox:
+class WriteBuffer:
     """The sending half of a subscribed connection; any thread may use it.
 
     ``rdy`` is the level the connection should have: set it, then :meth:`flush`. Senders read it
@@ -52,7 +52,7 @@ class Outbox:
     )
 
     def __init__(
-        self, transport: Transport, on_dirty: Callable[[Outbox], None], most: int = _NO_BOUND
+        self, transport: Transport, on_dirty: Callable[[WriteBuffer], None], most: int = _NO_BOUND
     ) -> None:
         self._transport = transport
         self._on_dirty = on_dirty

@@ -66,10 +66,14 @@ class Topology:
         return self.redesigned and len(self.leaders) < self.partition_num
 
     @cached_property
+    def led(self) -> dict[int, Target]:
+        """The leader of each partition that has one."""
+        return {number: Target.at(self.leaders[number], number) for number in sorted(self.leaders)}
+
+    @cached_property
     def targets(self) -> tuple[Target, ...]:
         """Every place to publish to or subscribe at."""
-        led = tuple(Target.at(self.leaders[number], number) for number in sorted(self.leaders))
-        return led + tuple(Target.at(node, None) for node in self.nodes)
+        return (*self.led.values(), *(Target.at(node, None) for node in self.nodes))
 
 
 class Refused(NamedTuple):

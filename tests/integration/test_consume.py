@@ -117,7 +117,7 @@ def test_while_it_backs_off_nothing_is_delivered(cluster):
     options = {"backoff_multiplier": 0.5, "default_requeue_delay": 0.0, "workers": 1}
     with consume(cluster, handler, rdy_redistribute_interval=0.1, **options) as consumer:
         eventually(lambda: failed_at)
-        eventually(lambda: {each.outbox.rdy for each in consumer._runtime.snapshot()} == {0})
+        eventually(lambda: {each.write_buffer.rdy for each in consumer._runtime.snapshot()} == {0})
         publish(cluster, *numbered(4))
         eventually(lambda: len(handled_at) == 5)
     assert handled_at[0] - failed_at[0] >= 0.5
@@ -239,7 +239,8 @@ def test_consumers_of_one_channel_share_its_messages(cluster):
             # Or the other one may be alone with all of them.
             eventually(
                 lambda consumer=consumer: all(
-                    each.outbox and each.outbox.rdy_sent for each in consumer._runtime.snapshot()
+                    each.write_buffer and each.write_buffer.rdy_sent
+                    for each in consumer._runtime.snapshot()
                 )
             )
         publish(cluster, *numbered(60))

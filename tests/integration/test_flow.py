@@ -53,7 +53,9 @@ def consume(cluster: Cluster, handler, **options):
 
 
 def rdys(consumer: nsqsmart.Consumer) -> list[int]:
-    found = [each.outbox.rdy_sent for each in consumer._runtime.snapshot() if each.outbox]
+    found = [
+        each.write_buffer.rdy_sent for each in consumer._runtime.snapshot() if each.write_buffer
+    ]
     return sorted(found)
 
 
@@ -208,7 +210,7 @@ def test_a_backoff_ends_whatever_becomes_of_its_connections(cluster, monkeypatch
         bodies = spread(cluster, 5)
         rdy_controller = consumer._runtime.rdy_controller
         eventually(lambda: rdy_controller._flow.state.name == "BACKING_OFF")
-        assert sum(each.outbox.rdy for each in consumer._runtime.snapshot()) <= 1
+        assert sum(each.write_buffer.rdy for each in consumer._runtime.snapshot()) <= 1
         consumer.set_max_in_flight(0)
         eventually(lambda: rdy_controller._flow.state.name == "PROBING")
         for nsqd in cluster.nsqds:

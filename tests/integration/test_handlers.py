@@ -414,7 +414,9 @@ def test_requeueing_by_hand_slows_down_like_raising(cluster):
 
 
 def rdys(consumer: nsqsmart.Consumer) -> list[int]:
-    return sorted(each.outbox.rdy for each in consumer._runtime.snapshot() if each.outbox)
+    return sorted(
+        each.write_buffer.rdy for each in consumer._runtime.snapshot() if each.write_buffer
+    )
 
 
 def test_a_pause_stops_deliveries_and_not_handlers(cluster):

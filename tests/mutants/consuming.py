@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_CREW = "nsqsmart/client/consuming/workers.py"
+_WORKERS = "nsqsmart/client/consuming/workers.py"
 _SUBSCRIPTION = "nsqsmart/client/subscribing/subscription.py"
 _FLOW = "nsqsmart/policy/flow.py"
 _MESSAGE = "nsqsmart/client/messages/message.py"
@@ -58,15 +58,15 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "a-close-drains-nothing",
         "nsqsmart/client/subscribing/subscription.py",
-        "            self.outbox.drain(deadline)\n",
-        "            self.outbox.flush()\n",
+        "            self.write_buffer.drain(deadline)\n",
+        "            self.write_buffer.flush()\n",
         "close() sends every answer before it ends the connection, also while another thread sends",
         ("tests/unit/client/subscribing/test_subscription.py",),
     ),
     Mutant(
         "rdy-is-ignored-unnoticed",
         "nsqsmart/net/reader.py",
-        "if self.received - self._outbox.settled > self._outbox.asked:",
+        "if self.received - self._write_buffer.settled > self._write_buffer.asked:",
         "if False:",
         "a server that ignores RDY is left before it fills the memory",
         ("tests/unit/net/test_reader.py::test_more_than_was_asked_for_ends_it_and_is_told",),
@@ -100,7 +100,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "finished-before-it-is-handled",
-        _CREW,
+        _WORKERS,
         "                result = handler(message)\n",
         "                result = ack(message.id) and handler(message)\n",
         "a message is finished once its handler has returned, no sooner",
@@ -108,7 +108,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-failure-is-finished",
-        _CREW,
+        _WORKERS,
         "        self._requeue(message, counts, requeue_for(error))",
         "        message.finish()",
         "a message whose handler raised is requeued",
@@ -124,7 +124,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an-expired-message-is-handled",
-        _CREW,
+        _WORKERS,
         "if self._runtime.draining or message.expired:",
         "if self._runtime.draining:",
         "what has expired in the inbox is not handled",
@@ -132,7 +132,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "draining-handles-on",
-        _CREW,
+        _WORKERS,
         "if self._runtime.draining or message.expired:",
         "if message.expired:",
         "who drains gives back what no handler has seen",
@@ -142,7 +142,7 @@ CONSUMING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "too-many-attempts-are-handled",
-        _CREW,
+        _WORKERS,
         "        if message.attempts <= self._most_attempts:",
         "        if message.attempts <= self._most_attempts + 1:",
         "beyond max_attempts the handler does not see a message",
@@ -336,7 +336,8 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "timeouts-are-silent",
         _SUBSCRIPTION,
-        "        if self.live and message.expired:\n            self._owner.timeouts.note(message)",
+        "        if self.live and message.expired:\n"
+        "            self._runtime.timeouts.note(message)",
         "        if self.live and message.expired:\n            pass",
         "a message that was not answered in time is counted and told",
         ("tests/unit/client/subscribing/test_subscription.py::test_late_answers_are_not_sent",),

@@ -7,7 +7,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 
-from nsqsmart.client.consuming.workers import ConsumerRuntime, ThreadCounts, WorkerPool, turn_away
+from nsqsmart.client.consuming.workers import Runtime, ThreadCounts, WorkerPool, turn_away
 from nsqsmart.client.messages.message import BatchHandler, Message
 from nsqsmart.client.messages.results import Requeue, requeue_for
 from nsqsmart.client.shared.log_fields import message_fields
@@ -26,9 +26,9 @@ class BatchWorkerPool(WorkerPool):
     ordered topic that is always so: a batch has at most one message of a partition.
     """
 
-    def __init__(
-        self, handler: BatchHandler, runtime: ConsumerRuntime, config: ConsumerConfig
-    ) -> None:
+    adapts_rdy = False
+
+    def __init__(self, handler: BatchHandler, runtime: Runtime, config: ConsumerConfig) -> None:
         super().__init__(_alone, runtime, config.workers)
         self._batch_handler = handler
         self._most = config.batch_max_messages

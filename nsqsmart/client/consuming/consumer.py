@@ -19,11 +19,12 @@ from nsqsmart.client.consuming.metrics import (
 )
 from nsqsmart.client.consuming.poll import PollQueue
 from nsqsmart.client.consuming.run import run
-from nsqsmart.client.consuming.runtime import CloseReport, RunningConsumer, drain, health, report
+from nsqsmart.client.consuming.runtime import CloseReport, RunningConsumer
 from nsqsmart.client.consuming.workers import MakeDispatcher, WorkerPool
 from nsqsmart.client.messages.dead_letters import DeadLetters, check_dead_letters
 from nsqsmart.client.messages.message import BatchHandler, Handler, Message
 from nsqsmart.client.messages.results import check_plain
+from nsqsmart.client.producer.producer import Producer
 from nsqsmart.client.shared.arguments import check_count, check_timeout
 from nsqsmart.client.shared.discovery import open_endpoint, prepare_endpoint
 from nsqsmart.client.shared.metrics import Health, make_meter
@@ -182,7 +183,7 @@ class Consumer:
             raise RuntimeError("the Consumer was started before")
         self._shutdown.check()
         endpoint = open_endpoint(self._endpoint)
-        dead_letters = DeadLetters(self._config, self._address)
+        dead_letters = DeadLetters(self._config, self._address, Producer)
         self._runtime = runtime = RunningConsumer(
             self._names, self._make_dispatcher, endpoint, self._config, dead_letters, self._stop
         )
@@ -257,7 +258,7 @@ class Consumer:
     def _drain(self, limit: float) -> None:
         try:
             if self._runtime is not None:
-                self._shutdown.report = drain(self._runtime, monotonic() + limit)
+                self._shutdown.report = self._runtime.drain(monotonic() + limit)
         finally:
             # Whatever it was that failed, nobody waits for ever.
             _end(self._figures)
@@ -331,7 +332,7 @@ class Consumer:
         self._check_process()
         if self._shutdown.closing:
             return Health("closed")
-        return Health("idle") if self._runtime is None else health(self._runtime)
+        return Health("idle") if self._runtime is None else self._runtime.health()
 
     def is_starved(self) -> bool:
         """Whether handlers and callers hold 85 % of a connection's share of ``max_in_flight``.
@@ -345,7 +346,7 @@ class Consumer:
     def stats(self) -> CloseReport:
         """The counts so far."""
         self._check_process()
-        return report(self._runtime) if self._runtime else CloseReport(0, 0, 0)
+        return self._runtime.report() if self._runtime else CloseReport(0, 0, 0)
 
     def __enter__(self) -> Self:
         return self.start()

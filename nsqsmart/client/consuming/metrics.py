@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from time import monotonic
 
-from nsqsmart.client.consuming.runtime import RunningConsumer, report
+from nsqsmart.client.consuming.runtime import RunningConsumer
 from nsqsmart.client.messages.message import BatchHandler, Handler, Message
 from nsqsmart.client.shared.metrics import Meter
 from nsqsmart.metrics import Figure
@@ -55,7 +55,7 @@ class ConsumerFigures:
 
     def _counts(self) -> Iterator[Figure]:
         runtime, names = self._runtime, self._names
-        counts = report(runtime)
+        counts = runtime.report()
         outcomes = {
             "finished": counts.finished - counts.given_up,
             "requeued": counts.requeued,

@@ -14,16 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from time import monotonic
-from typing import Protocol, cast
+from typing import cast
 
-from nsqsmart.client.consuming.workers import Dispatcher, WorkerPool, count_held, in_hands
-from nsqsmart.client.messages.checked_out import CheckedOut
+from nsqsmart.client.consuming.workers import Dispatcher
 from nsqsmart.client.messages.message import Message
 from nsqsmart.client.shared.log_fields import log_fields
+from nsqsmart.client.subscribing.consumer_runtime import ConsumerRuntime
 from nsqsmart.client.subscribing.subscription import Subscription
-from nsqsmart.config import ConsumerConfig
-from nsqsmart.net.ticker import Ticker
-from nsqsmart.net.write_buffer import Outbox
+from nsqsmart.net.write_buffer import WriteBuffer
 from nsqsmart.policy.allotment import allot
 from nsqsmart.policy.flow import FlowControl, FlowLimits, FlowState
 from nsqsmart.policy.governor import PERIOD, Governor
@@ -39,10 +37,10 @@ _ON_ITS_WAY = 0.05
 def lower(levels: Mapping[Subscription, int]) -> dict[Subscription, int]:
     """Set what is less than before; who was lowered, and what each had."""
     lowered = {}
-    for subscription, outbox, level in _reachable(levels):
-        if level < outbox.rdy:
-            lowered[subscription] = max(outbox.rdy, outbox.rdy_sent)
-            outbox.rdy = level
+    for subscription, write_buffer, level in _reachable(levels):
+        if level < write_buffer.rdy:
+            lowered[subscription] = max(write_buffer.rdy, write_buffer.rdy_sent)
+            write_buffer.rdy = level
     return lowered
 
 
@@ -56,47 +54,39 @@ def raise_within(
     fro and a third starve. Returns who was raised, and whether somebody has to wait for more.
     """
     rows = [
-        (subscription, outbox, level, max(outbox.rdy, outbox.rdy_sent, former.get(subscription, 0)))
-        for subscription, outbox, level in _reachable(levels)
+        (
+            subscription,
+            write_buffer,
+            level,
+            max(write_buffer.rdy, write_buffer.rdy_sent, former.get(subscription, 0)),
+        )
+        for subscription, write_buffer, level in _reachable(levels)
     ]
     room = total - sum(possible for _, _, _, possible in rows)
     raised = []
-    for subscription, outbox, level, possible in rows:
+    for subscription, write_buffer, level, possible in rows:
         rise = max(0, level - possible)
         granted = min(rise, max(0, room))
         room -= granted
         reached = level - (rise - granted)
-        if reached > outbox.rdy:
-            outbox.rdy = reached
+        if reached > write_buffer.rdy:
+            write_buffer.rdy = reached
             raised.append(subscription)
         if granted < rise:
             return raised, True
     return raised, False
 
 
-def _reachable(levels: Mapping[Subscription, int]) -> list[tuple[Subscription, Outbox, int]]:
+def _reachable(levels: Mapping[Subscription, int]) -> list[tuple[Subscription, WriteBuffer, int]]:
     return [
-        (subscription, subscription.outbox, level)
+        (subscription, subscription.write_buffer, level)
         for subscription, level in levels.items()
-        if subscription.outbox is not None and not subscription.outbox.broken
+        if subscription.write_buffer is not None and not subscription.write_buffer.broken
     ]
 
 
-class Consumption(Protocol):
-    """The consumer, as far as its flow goes."""
-
-    topic: str
-    channel: str
-    config: ConsumerConfig
-    ticker: Ticker
-    dispatcher: Dispatcher
-    checked_out: CheckedOut
-    watching: bool
-    """Whether results matter to the backoff just now; the regulator sets it."""
-
-
 class _Member:
-    """What the regulator notes of one subscription."""
+    """What the controller notes of one subscription."""
 
     __slots__ = ("former", "governor", "looked", "lowered_until", "received", "served_since")
 
@@ -115,14 +105,12 @@ class RdyController:
     ``resting``: nothing moves, and :meth:`wake` is to be called when messages come.
     """
 
-    def __init__(self, consumption: Consumption) -> None:
-        self._config = config = consumption.config
-        self._consumption = consumption
+    def __init__(self, runtime: ConsumerRuntime[Subscription], dispatcher: Dispatcher) -> None:
+        self._config = config = runtime.config
+        self._runtime = runtime
+        self._dispatcher = dispatcher
         self.paused = self._stopped = False
-        # Exactly a Crew: batches gather, and are best sent as many at once as there may be.
-        self._adaptive = (
-            config.rdy_mode == "adaptive" and type(consumption.dispatcher) is WorkerPool
-        )
+        self._adaptive = config.rdy_mode == "adaptive" and dispatcher.adapts_rdy
         self.resting = self._adaptive
         self._lock = threading.Lock()  # guards the nine below
         self.due: float | None = None  # when the pause after failures ends, or has ended
@@ -185,7 +173,7 @@ class RdyController:
     def on_result(self, message: Message, *, ok: bool) -> None:
         """A result that may move the backoff."""
         now = monotonic()
-        where = self._consumption
+        where = self._runtime
         with self._lock:
             changed = self._flow.on_result(
                 message._subscription, ok=ok, delivered_at=message.received_at, now=now
@@ -219,7 +207,7 @@ class RdyController:
 
     def is_starved(self) -> bool:
         """Whether handlers and callers hold nearly all of a connection's share."""
-        held = count_held(self._consumption.dispatcher, self._consumption.checked_out)
+        held = self._dispatcher.count_in_hand()
         return self._is_used_up(lambda each: held[each])
 
     def is_full(self) -> bool:
@@ -238,7 +226,7 @@ class RdyController:
                 return
             self._ticking, self.resting = True, False
             self._ticked_at = now = monotonic()
-        self._consumption.ticker.at(now + PERIOD, self._tick)
+        self._runtime.ticker.at(now + PERIOD, self._tick)
 
     # Levels.
 
@@ -311,17 +299,13 @@ class RdyController:
 
     def _expired(self) -> Mapping[object, int]:
         """How much of what is in hand the servers no longer wait for."""
-        return Counter(each._subscription for each in self._in_hand() if each.expired)
-
-    def _in_hand(self) -> list[Message]:
-        """What handlers run on, and what the application holds."""
-        return in_hands(self._consumption.dispatcher, self._consumption.checked_out)
+        return Counter(each._subscription for each in self._dispatcher.in_hand() if each.expired)
 
     # What the ticker calls.
 
     def _tick(self) -> None:
         """See what each connection needs."""
-        busy = Counter(message._subscription for message in self._in_hand())
+        busy = Counter(message._subscription for message in self._dispatcher.in_hand())
         now = monotonic()
         with self._lock:
             # Rest first, then look: whoever comes behind the look finds it resting, and wakes it.
@@ -353,7 +337,7 @@ class RdyController:
     def _look_at_turns_later(self) -> None:
         # Before that nobody could tell whether one brings messages.
         pause = max(_ON_ITS_WAY, self._config.rdy_redistribute_interval * _IDLE_PART)
-        self._consumption.ticker.at(monotonic() + pause, self._look_at_turns)
+        self._runtime.ticker.at(monotonic() + pause, self._look_at_turns)
 
     def _look_at_turns(self) -> None:
         """End the turns of those that bring nothing, and of those that have had theirs."""
@@ -376,7 +360,7 @@ class RdyController:
     def _has_had_its_turn(self, subscription: Subscription, note: _Member, now: float) -> bool:
         received = subscription.reader.received if subscription.reader else 0
         came, note.looked = received - note.looked, received
-        has_rdy = subscription.outbox is not None and subscription.outbox.rdy > 0
+        has_rdy = subscription.write_buffer is not None and subscription.write_buffer.rdy > 0
         if not has_rdy and self._flow.target(subscription):
             # It waits for what others still have in flight: its turn has not begun.
             note.served_since = None
@@ -390,6 +374,6 @@ class RdyController:
 
 def _flush(subscriptions: Iterable[Subscription]) -> None:
     for subscription in subscriptions:
-        if subscription.outbox is not None:
+        if subscription.write_buffer is not None:
             # A peer that takes nothing must not hold up the ticker: the rest follows.
-            subscription.outbox.flush(wait=False)
+            subscription.write_buffer.flush(wait=False)

@@ -15,7 +15,7 @@ from time import monotonic
 
 from nsqsmart.client.consuming.rdy_controller import RdyController
 from nsqsmart.client.consuming.timers import Rounds
-from nsqsmart.client.consuming.workers import MakeDispatcher, busy_readers, in_hands
+from nsqsmart.client.consuming.workers import MakeDispatcher
 from nsqsmart.client.messages.checked_out import CheckedOut, Timeouts
 from nsqsmart.client.messages.dead_letters import DeadLetters
 from nsqsmart.client.messages.message import Message
@@ -50,7 +50,7 @@ from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.http.lookup import READ
 from nsqsmart.net.reader import RdyIgnored
 from nsqsmart.net.ticker import Ticker
-from nsqsmart.net.write_buffer import Outbox
+from nsqsmart.net.write_buffer import WriteBuffer
 from nsqsmart.policy.topology import Target, Topology
 
 log = logging.getLogger("nsqsmart")
@@ -88,69 +88,6 @@ class CloseReport:
     def clean(self) -> bool:
         """Whether every handler ended in time."""
         return not self.abandoned
-
-
-def drain(runtime: RunningConsumer, deadline: float) -> CloseReport:
-    """End *runtime* before *deadline* (monotonic seconds)."""
-    runtime.begin_drain()
-    runtime.supervisor.close(deadline)
-    subscriptions = runtime.snapshot()
-    _stop_deliveries(runtime, subscriptions, deadline)
-    runtime.dispatcher.dismiss()
-    abandoned = runtime.dispatcher.join(deadline)
-    for message in abandoned:
-        message._give_back()
-    runtime.checked_out.give_back()
-    for subscription in subscriptions:
-        if subscription.ordering:
-            # Heads that have failed since.
-            subscription.ordering.release_held()
-    runtime.dead_letters.close(deadline)
-    # However many do not end, they are waited for together.
-    patience = max(deadline, monotonic() + _CLOSE_WAIT)
-    for subscription in subscriptions:
-        subscription.send_all(patience)
-    runtime.ticker.close(patience)
-    left = {*runtime.snapshot(), *subscriptions}
-    for subscription in left:
-        subscription.hang_up()
-    for subscription in left:
-        subscription.join(patience)
-    return report(runtime, tuple(message.id for message in abandoned))
-
-
-def _stop_deliveries(
-    runtime: RunningConsumer, subscriptions: list[Subscription], deadline: float
-) -> None:
-    """CLS, and wait for its answer: then nothing can reach the inbox behind the last worker."""
-    for subscription in subscriptions:
-        if subscription.outbox:
-            subscription.close_politely()
-        else:
-            # Still being dialled: nobody waits for that.
-            subscription.hang_up()
-    busy = busy_readers(runtime.dispatcher, runtime.config.workers)
-    patience = min(deadline, monotonic() + _CLOSE_WAIT)
-    for subscription in subscriptions:
-        # Who is busy reads the answer when its handler has ended, which may last.
-        until = deadline if subscription in busy else patience
-        subscription.close_wait.wait(max(0.0, until - monotonic()))
-        if subscription.ordering:
-            subscription.ordering.release_held()
-
-
-def report(runtime: RunningConsumer, abandoned: tuple[bytes, ...] = ()) -> CloseReport:
-    """The counts so far."""
-    thread_counts, checked_out = runtime.dispatcher.thread_counts, runtime.checked_out
-    return CloseReport(
-        sum(counts.finished for counts in thread_counts) + checked_out.finished,
-        sum(counts.requeued for counts in thread_counts) + checked_out.requeued,
-        sum(counts.failed for counts in thread_counts),
-        abandoned,
-        runtime.dead_letters.given_up,
-        runtime.channel_positions.channels_lost,
-        runtime.timeouts.count,
-    )
 
 
 class RunningConsumer:
@@ -194,13 +131,13 @@ class RunningConsumer:
         self._first_error: SubscribeError | None = None
         self.directory = Directory(endpoint, config, READ, CancelScope())
         self.supervisor = SubscriptionSupervisor(self.directory, self.topic, self._subscribe)
-        self.checked_out = CheckedOut(self)
+        self.checked_out = CheckedOut(self._on_success)
         self.channel_positions = ChannelPositions(config)
         self.timeouts = Timeouts()
         self.dispatcher = make_dispatcher(self)
-        self._rounds = Rounds(self)
+        self._rounds = Rounds(self, self.dispatcher)
         self.ticker = Ticker(f"ticker-{self.topic}", self._rounds.sweep, _ACK_AGE)
-        self.rdy_controller = RdyController(self)
+        self.rdy_controller = RdyController(self, self.dispatcher)
         self._meter = make_meter(config)
 
     def start(self) -> None:
@@ -244,7 +181,7 @@ class RunningConsumer:
         request = SubscribeRequest(
             self.topic, self.channel, target, ordered, self._greetings[extended], self.config
         )
-        subscription = Subscription(request, self)
+        subscription = Subscription(request, self, self.channel_positions)
         with self._changed:
             first = not self._shared_until
             if first:
@@ -335,9 +272,9 @@ class RunningConsumer:
             text = "%s: %s (%d refused since the last line)"
             log.info(text, self.topic, error, times, extra=about)
 
-    def on_dirty(self, outbox: Outbox) -> None:
+    def on_dirty(self, write_buffer: WriteBuffer) -> None:
         """Acknowledgements wait: a worker out of work, or the ticker, will send them."""
-        self.dispatcher.dirty.append(outbox)
+        self.dispatcher.dirty.append(write_buffer)
         self.ticker.nudge()
 
     def at(self, when: float, call: Callable[[], None]) -> None:
@@ -349,11 +286,15 @@ class RunningConsumer:
         self.violations[message.partition] += 1
         return report_violation(message, before, self.config.on_order_violation)
 
-    # What the crew tells.
+    # What the dispatcher tells.
 
     def on_result(self, message: Message, *, ok: bool) -> None:
         """A result that may move the backoff."""
         self.rdy_controller.on_result(message, ok=ok)
+
+    def _on_success(self, message: Message) -> None:
+        if self.watching:
+            self.on_result(message, ok=True)
 
     def on_fatal(self, error: BaseException) -> None:
         """A handler wants the process to end."""
@@ -400,27 +341,84 @@ class RunningConsumer:
         with self._beginning:
             self.draining = True
 
+    def drain(self, deadline: float) -> CloseReport:
+        """End it before *deadline* (monotonic seconds)."""
+        self.begin_drain()
+        self.supervisor.close(deadline)
+        subscriptions = self.snapshot()
+        self._stop_deliveries(subscriptions, deadline)
+        self.dispatcher.dismiss()
+        abandoned = self.dispatcher.join(deadline)
+        for message in abandoned:
+            message._give_back()
+        self.checked_out.give_back()
+        for subscription in subscriptions:
+            if subscription.ordering:
+                # Heads that have failed since.
+                subscription.ordering.release_held()
+        self.dead_letters.close(deadline)
+        # However many do not end, they are waited for together.
+        patience = max(deadline, monotonic() + _CLOSE_WAIT)
+        for subscription in subscriptions:
+            subscription.send_all(patience)
+        self.ticker.close(patience)
+        left = {*self.snapshot(), *subscriptions}
+        for subscription in left:
+            subscription.hang_up()
+        for subscription in left:
+            subscription.join(patience)
+        return self.report(tuple(message.id for message in abandoned))
 
-def health(runtime: RunningConsumer) -> Health:
-    """What it knows by itself; asks nobody."""
-    topology, failure = runtime.supervisor.topology, runtime.supervisor.failure
-    live = {subscription_key(each.target) for each in runtime.snapshot() if each.live}
-    reasons = [str(failure)] if failure else []
-    targets = topology.targets if topology else ()
-    if topology and not targets and not failure:
-        reasons.append(f"no nsqd has topic {runtime.topic!r}")
-    for target in targets:
-        if (place := subscription_key(target)) not in live:
-            where = target.name if target.partition is None else f"partition {target.partition}"
-            reasons.append(f"{where}: {runtime.troubles.get(place, 'not subscribed yet')}")
-    late = runtime.timeouts.reason(in_hands(runtime.dispatcher, runtime.checked_out))
-    reasons += [late] if late else []
-    if runtime.rdy_controller.paused:
-        reasons.append("paused")
-    elif runtime.watching:
-        reasons.append("backs off after failures")
-    if not runtime.reached:
-        return Health("discovering", tuple(reasons))
-    if not live:
-        return Health("failing", tuple(reasons))
-    return Health("degraded" if reasons else "ready", tuple(reasons))
+    def _stop_deliveries(self, subscriptions: list[Subscription], deadline: float) -> None:
+        """CLS, and wait for its answer: then nothing can reach the inbox behind the last worker."""
+        for subscription in subscriptions:
+            if subscription.write_buffer:
+                subscription.close_politely()
+            else:
+                # Still being dialled: nobody waits for that.
+                subscription.hang_up()
+        busy = self.dispatcher.busy_readers()
+        patience = min(deadline, monotonic() + _CLOSE_WAIT)
+        for subscription in subscriptions:
+            # Who is busy reads the answer when its handler has ended, which may last.
+            until = deadline if subscription in busy else patience
+            subscription.close_wait.wait(max(0.0, until - monotonic()))
+            if subscription.ordering:
+                subscription.ordering.release_held()
+
+    def report(self, abandoned: tuple[bytes, ...] = ()) -> CloseReport:
+        """The counts so far."""
+        thread_counts, checked_out = self.dispatcher.thread_counts, self.checked_out
+        return CloseReport(
+            sum(counts.finished for counts in thread_counts) + checked_out.finished,
+            sum(counts.requeued for counts in thread_counts) + checked_out.requeued,
+            sum(counts.failed for counts in thread_counts),
+            abandoned,
+            self.dead_letters.given_up,
+            self.channel_positions.channels_lost,
+            self.timeouts.count,
+        )
+
+    def health(self) -> Health:
+        """What it knows by itself; asks nobody."""
+        topology, failure = self.supervisor.topology, self.supervisor.failure
+        live = {subscription_key(each.target) for each in self.snapshot() if each.live}
+        reasons = [str(failure)] if failure else []
+        targets = topology.targets if topology else ()
+        if topology and not targets and not failure:
+            reasons.append(f"no nsqd has topic {self.topic!r}")
+        for target in targets:
+            if (place := subscription_key(target)) not in live:
+                where = target.name if target.partition is None else f"partition {target.partition}"
+                reasons.append(f"{where}: {self.troubles.get(place, 'not subscribed yet')}")
+        late = self.timeouts.reason(self.dispatcher.in_hand())
+        reasons += [late] if late else []
+        if self.rdy_controller.paused:
+            reasons.append("paused")
+        elif self.watching:
+            reasons.append("backs off after failures")
+        if not self.reached:
+            return Health("discovering", tuple(reasons))
+        if not live:
+            return Health("failing", tuple(reasons))
+        return Health("degraded" if reasons else "ready", tuple(reasons))

@@ -1,48 +1,35 @@
-"""The workers: threads that run the handler on messages of the inbox."""
+"""Where a consumer's messages go: the dispatcher, and its form with threads that run the handler.
+
+``batch_workers`` and ``poll`` have the other forms.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import Protocol
+from typing import Any
 
-from nsqsmart.client.messages.checked_out import CheckedOut
-from nsqsmart.client.messages.dead_letters import DeadLetters
 from nsqsmart.client.messages.message import Handler, Message
 from nsqsmart.client.messages.results import Requeue, Results, requeue_for
 from nsqsmart.client.shared.log_fields import message_fields
 from nsqsmart.client.shared.process import end_child
+from nsqsmart.client.subscribing.consumer_runtime import ConsumerRuntime
 from nsqsmart.errors import AlreadyResponded
 from nsqsmart.net.threads import Thread, spawn
-from nsqsmart.net.write_buffer import Outbox
+from nsqsmart.net.write_buffer import WriteBuffer
 
 log = logging.getLogger("nsqsmart")
 
 
-class ConsumerRuntime(Protocol):
-    """What the crew tells its consumer, and what it looks up there."""
-
-    draining: bool
-    watching: bool
-    """Whether results matter to the backoff just now."""
-    checked_out: CheckedOut
-    dead_letters: DeadLetters
-
-    def is_starved(self) -> bool:
-        """Whether handlers and callers hold nearly all of a connection's share."""
-
-    def on_result(self, message: Message, *, ok: bool) -> None:
-        """A handler succeeded, or failed in a way that speaks for backing off."""
-
-    def on_fatal(self, error: BaseException) -> None:
-        """A handler raised SystemExit or KeyboardInterrupt: stop, and raise it from run()."""
+Runtime = ConsumerRuntime[Any]
 
 
 class ThreadCounts:
@@ -61,12 +48,6 @@ class ThreadCounts:
         if batch is not None:
             return batch
         return [] if current is None else [current]
-
-
-def own_counts(thread_counts: dict[int, ThreadCounts]) -> ThreadCounts:
-    """Counts of the calling thread, from *thread_counts* by thread; made the first time."""
-    thread = threading.get_ident()
-    return thread_counts.get(thread) or thread_counts.setdefault(thread, ThreadCounts())
 
 
 class Inbox:
@@ -110,40 +91,6 @@ class Inbox:
             message._subscription.forget(message)
 
 
-class Dispatcher(Protocol):
-    """Who takes the messages of a consumer: a crew with a handler, or the application itself."""
-
-    dirty: deque[Outbox]
-    """Where acknowledgements wait."""
-    gathering: Sequence[Message]
-    """What is gathered for a batch that has not begun."""
-
-    @property
-    def thread_counts(self) -> list[ThreadCounts]:
-        """The counts of every thread."""
-
-    def is_handling(self) -> bool:
-        """Whether the calling thread is handling a message."""
-
-    def start(self) -> None:
-        """Start what threads there are."""
-
-    def deliver(self, messages: list[Message]) -> None:
-        """From a reader: messages came."""
-
-    def drop(self, source: object) -> None:
-        """What has come from *source*, a subscription that is over, and waits, is not handled."""
-
-    def dismiss(self) -> None:
-        """Nothing comes any more: give back what nobody has begun with."""
-
-    def join(self, deadline: float) -> list[Message]:
-        """Wait for the handlers; the messages of those that still run at *deadline*."""
-
-    def end(self, error: BaseException | None) -> None:
-        """The consumer has ended; *error* if from inside."""
-
-
 def turn_away(message: Message, counts: ThreadCounts) -> None:
     """Not handled: it has expired, or the consumer drains and gives it back."""
     if message.expired:
@@ -157,74 +104,121 @@ def turn_away(message: Message, counts: ThreadCounts) -> None:
         message._ordering.done(message, finished=False)
 
 
-def flush_all(dirty: deque[Outbox]) -> None:
-    """Send what waits."""
-    while dirty:
-        try:
-            outbox = dirty.popleft()
-        except IndexError:
-            return
-        outbox.flush()
+class Dispatcher(ABC):
+    """Takes the messages that readers bring, for a handler or for the application itself.
 
+    Attributes:
+        inbox: what waits for a worker.
+        dirty: write buffers in which acknowledgements wait.
+        gathering: what is gathered for a batch that has not begun.
+    """
 
-def in_hands(dispatcher: Dispatcher, checked_out: CheckedOut) -> list[Message]:
-    """What handlers run on, and what the application holds."""
-    running = [message for counts in dispatcher.thread_counts for message in counts.in_hand()]
-    # A handler that has just detached one still runs.
-    return list(dict.fromkeys(running + checked_out.held()))
+    adapts_rdy = False
+    """Whether connections get only as much RDY as keeps the handlers busy."""
 
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._most_attempts = runtime.dead_letters.most_attempts
+        self._box = Inbox()
+        self.inbox = self._box.queue
+        self.dirty: deque[WriteBuffer] = deque()
+        self.gathering: Sequence[Message] = ()
+        self._thread_counts: dict[int, ThreadCounts] = {}
 
-def count_held(dispatcher: Dispatcher, checked_out: CheckedOut) -> Counter[object]:
-    """How many messages handlers and the application hold, by subscription; none that waits."""
-    held = checked_out.counts()
-    for counts in dispatcher.thread_counts:
+    @abstractmethod
+    def is_handling(self) -> bool:
+        """Whether the calling thread is handling a message."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start what threads there are."""
+
+    @abstractmethod
+    def deliver(self, messages: list[Message]) -> None:
+        """From a reader: messages came."""
+
+    @abstractmethod
+    def dismiss(self) -> None:
+        """Nothing comes any more: give back what no handler has begun with."""
+
+    @abstractmethod
+    def join(self, deadline: float) -> list[Message]:
+        """Wait for the handlers; the messages of those that still run at *deadline*."""
+
+    @abstractmethod
+    def end(self, error: BaseException | None) -> None:
+        """The consumer has ended; *error* if from inside."""
+
+    def drop(self, source: object) -> None:
+        """What has come from *source*, a subscription that is over, and waits, is not handled."""
+        self._box.drop(source, self._own_counts())
+
+    @property
+    def thread_counts(self) -> list[ThreadCounts]:
+        """The counts of every thread that has handled messages."""
+        return list(self._thread_counts.values())
+
+    def running(self) -> list[Message]:
+        """What handlers run on."""
+        return [message for counts in self.thread_counts for message in counts.in_hand()]
+
+    def in_hand(self) -> list[Message]:
+        """What handlers run on, and what the application holds."""
+        # A handler that has just detached one still runs.
+        return list(dict.fromkeys(self.running() + self._runtime.checked_out.held()))
+
+    def count_in_hand(self) -> Counter[object]:
+        """How many messages handlers and the application hold, by subscription; none that waits."""
+        held = self._runtime.checked_out.counts()
         # What a handler has detached is counted already.
         held.update(
             each._subscription
-            for each in counts.in_hand()
+            for each in self.running()
             if not each.answered and each._holder is None
         )
-    held.update(each._subscription for each in dispatcher.gathering)
-    return held
+        held.update(each._subscription for each in self.gathering)
+        return held
 
-
-def busy_readers(dispatcher: Dispatcher, workers: int) -> set[object]:
-    """The subscriptions whose reader hears nothing: with ``workers=0`` it runs the handler."""
-    if workers:
+    def busy_readers(self) -> set[object]:
+        """The subscriptions whose reader hears nothing, for it runs the handler."""
         return set()
-    return {
-        message._subscription for counts in dispatcher.thread_counts for message in counts.in_hand()
-    }
+
+    def _own_counts(self) -> ThreadCounts:
+        """The counts of the calling thread; made the first time."""
+        thread = threading.get_ident()
+        known = self._thread_counts
+        return known.get(thread) or known.setdefault(thread, ThreadCounts())
+
+    def _flush(self) -> None:
+        """Send what waits."""
+        while self.dirty:
+            try:
+                buffer = self.dirty.popleft()
+            except IndexError:
+                return
+            buffer.flush()
 
 
-MakeDispatcher = Callable[[ConsumerRuntime], Dispatcher]
-"""Makes the staff of a consumer that starts."""
+MakeDispatcher = Callable[[Runtime], Dispatcher]
+"""Makes the dispatcher of a consumer that starts."""
 
 
-class WorkerPool:
+class WorkerPool(Dispatcher):
     """*workers* threads that run *handler*; with 0 the reader's thread runs it."""
 
-    def __init__(self, handler: Handler, runtime: ConsumerRuntime, workers: int) -> None:
+    # Batches gather, and are best sent as many at once as there may be: BatchWorkerPool does not.
+    adapts_rdy = True
+
+    def __init__(self, handler: Handler, runtime: Runtime, workers: int) -> None:
+        super().__init__(runtime)
         self._handler = handler
-        self._runtime = runtime
         self._workers = workers
         self._process = os.getpid()
         self._threads: list[Thread] = []
         self._results = Results()
-        self._most_attempts = runtime.dead_letters.most_attempts
-        self._box = Inbox()
-        self.inbox = self._box.queue
-        self.dirty: deque[Outbox] = deque()
-        self.gathering: Sequence[Message] = ()
-        self._thread_counts: dict[int, ThreadCounts] = {}
         self._dismissed = False
         self.replaced = 0
         """Workers that died and have a successor."""
-
-    @property
-    def thread_counts(self) -> list[ThreadCounts]:
-        """The counts of every thread that has run the handler."""
-        return list(self._thread_counts.values())
 
     def is_handling(self) -> bool:
         """Whether the calling thread is inside the handler."""
@@ -266,23 +260,19 @@ class WorkerPool:
         self._dismissed = True
         self._box.end(len(self._threads))
 
-    def drop(self, source: object) -> None:
-        """From a reader that has ended: its messages are not handled."""
-        self._box.drop(source, self._own_counts())
-
     def join(self, deadline: float) -> list[Message]:
         """Wait for the workers; the messages whose handlers still run at *deadline*."""
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - monotonic()))
-        return [message for counts in self.thread_counts for message in counts.in_hand()]
+        return self.running()
+
+    def busy_readers(self) -> set[object]:
+        """With ``workers=0`` the reader's thread runs the handler."""
+        return set() if self._workers else {each._subscription for each in self.running()}
 
     def end(self, error: BaseException | None) -> None:
         """Nobody waits here."""
-
-    def _own_counts(self) -> ThreadCounts:
-        """The counts of the calling thread."""
-        return own_counts(self._thread_counts)
 
     def _work(self) -> None:
         counts = self._own_counts()
@@ -308,9 +298,6 @@ class WorkerPool:
                 # Nobody will come by to reach the threshold: send what waits.
                 flush()
         flush()
-
-    def _flush(self) -> None:
-        flush_all(self.dirty)
 
     def _handle_all(self, messages: Iterable[Message], counts: ThreadCounts) -> None:
         """Nearly every message comes by here: what is rare is done elsewhere."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from time import monotonic
-from typing import Protocol
 
 from nsqsmart.client.messages.message import Message
 from nsqsmart.client.shared.log_fields import LogThrottle, message_fields
@@ -62,15 +61,6 @@ class Timeouts:
             return f"messages time out: {self.count} so far" if lately else None
 
 
-class Listener(Protocol):
-    """The consumer, as far as its results go."""
-
-    watching: bool
-
-    def on_result(self, message: Message, *, ok: bool) -> None:
-        """A result that may move the backoff."""
-
-
 class CheckedOut:
     """Who holds what: the first of answer, expiry and close has the message.
 
@@ -78,8 +68,9 @@ class CheckedOut:
     answered.
     """
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, on_success: Callable[[Message], object]) -> None:
+        """*on_success* is told of every message that was finished, after its answer."""
+        self._on_success = on_success
         self._changed = threading.Condition(threading.Lock())  # guards the six below
         self._held: set[Message] = set()
         self._counts: dict[object, int] = {}  # of them, by subscription
@@ -120,8 +111,8 @@ class CheckedOut:
             self.requeued += message._slows is not None
             self.expired += not message.finished and message._slows is None
             self._end_block(message)
-        if message._slows is None and self._listener.watching:
-            self._listener.on_result(message, ok=True)
+        if message._slows is None:
+            self._on_success(message)
         if message._ordering is not None:
             message._ordering.done(message, finished=message.finished)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import threading
 from collections.abc import Callable
@@ -25,7 +24,7 @@ _SHARE = 0.9  # of the time that is left for an answer
 _SHORTEST = 0.1
 
 
-class Publisher(Protocol):
+class DeadLetterProducer(Protocol):
     """A Producer, as far as dead letters need one."""
 
     def publish(self, topic: str, body: bytes, *, timeout: float) -> Receipt:
@@ -33,18 +32,6 @@ class Publisher(Protocol):
 
     def close(self, timeout: float) -> None:
         """End its sockets."""
-
-
-def _producers() -> Callable[..., Publisher]:
-    """By name: a Consumer is no user of the Producer, except for this.
-
-    Called when the Consumer is made, not on first use: a process that forks just then would hand
-    its child the lock of an import.
-    """
-    found: Callable[..., Publisher] = importlib.import_module(
-        "nsqsmart.client.producer.producer"
-    ).Producer
-    return found
 
 
 def check_dead_letters(config: ConsumerConfig, topic: str) -> None:
@@ -58,20 +45,26 @@ def check_dead_letters(config: ConsumerConfig, topic: str) -> None:
         raise ConfigError(
             f"dead_letter_topic is {topic!r}, the topic itself: what was given up would come again"
         )
-    _producers()
 
 
 class DeadLetters:
     """Passes messages on to ``on_giving_up`` or ``dead_letter_topic``, then finishes them.
 
-    The producer of the dead letters is made on first use, for *address*, as the consumer's.
+    The producer of the dead letters is made by *make_producer* on first use, for *address*, the
+    consumer's.
     """
 
-    def __init__(self, config: ConsumerConfig, address: str | None) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        address: str | None,
+        make_producer: Callable[..., DeadLetterProducer],
+    ) -> None:
         self._config = config
         self._address = address
+        self._make_producer = make_producer
         self._lock = threading.Lock()  # guards the three below
-        self._producer: Publisher | None = None
+        self._producer: DeadLetterProducer | None = None
         self._closed = False
         self.given_up = 0
         self.most_attempts = config.max_attempts or _NEVER
@@ -119,7 +112,7 @@ class DeadLetters:
         receipt = self._get_producer().publish(topic, message.body, timeout=timeout)
         return f"stored in {receipt.topic!r} by {receipt.nsqd}"
 
-    def _get_producer(self) -> Publisher:
+    def _get_producer(self) -> DeadLetterProducer:
         with self._lock:
             if self._closed:
                 raise ClientClosed("the Consumer was closed")
@@ -127,5 +120,5 @@ class DeadLetters:
                 shared = {
                     each.name: getattr(self._config, each.name) for each in fields(ClientConfig)
                 }
-                self._producer = _producers()(self._address, **shared)
+                self._producer = self._make_producer(self._address, **shared)
             return self._producer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from time import monotonic
 from types import CodeType, TracebackType
@@ -16,6 +17,7 @@ from nsqsmart.client.publishing.call import (
     publish_plain_batch,
     publish_split,
 )
+from nsqsmart.client.publishing.shared_state import PublishingState
 from nsqsmart.client.shared.arguments import (
     Publication,
     PublishArguments,
@@ -38,11 +40,14 @@ from nsqsmart.errors import ClientClosed, ConfigError, PublishError
 from nsqsmart.names import check_topic
 from nsqsmart.net.handshake import make_greeting
 from nsqsmart.policy.routing import Key
-from nsqsmart.tracing import sampled
+from nsqsmart.tracing import sampled, switch
 
 _MAX_KNOWN_TOPICS = 10_000
 
 _PLAIN = (None,) * 6
+_Given = tuple[
+    Key | None, int | None, int | None, Mapping[str, Any] | None, str | None, float | None
+]
 
 
 class Producer:
@@ -127,26 +132,22 @@ class Producer:
         if type(body) is not bytes or not body:
             body = check_body(body)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
-        traces = (self._trace or sampled(topic)) if trace is None else trace
-        runtime = self._runtime.get()
+        traces = (self._trace or (not switch.silent and sampled(topic))) if trace is None else trace
+        runtime = self._runtime.held.get(os.getpid())
         if runtime is None or self._closed:
             runtime = self._running()
         plain = (key, partition, trace_id, headers, tag, delay) == _PLAIN
         if plain and not traces and self._spool is None:
             now = monotonic()
             return publish_plain(runtime.publishing, topic, body, now, now + limit)
-        publication = Publication(
+        publication = _publication(
             topic,
-            (body,),
-            key,
-            check_place(key, partition),
-            make_trace_ids(trace_id, 1) if traces or trace_id is not None else (),
-            must_trace=trace is True or trace_id is not None,
-            headers=check_headers(headers, tag),
-            tag=tag,
-            delay=check_delay(delay),
+            body,
+            (key, partition, trace_id, headers, tag, delay),
+            traces=traces,
+            must_trace=trace is True,
         )
-        return self._send(publish, publication, monotonic() + limit)
+        return self._send(publish, runtime.publishing, publication, monotonic() + limit)
 
     def publish_async(
         self,
@@ -183,24 +184,20 @@ class Producer:
         if type(body) is not bytes or not body:
             body = check_body(body)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
-        traces = (self._trace or sampled(topic)) if trace is None else trace
+        traces = (self._trace or (not switch.silent and sampled(topic))) if trace is None else trace
         runtime = self._running()
         plain = (key, partition, trace_id, headers, tag, delay) == _PLAIN
         if plain and not traces and self._spool is None:
             return runtime.asynchronous().submit_plain(topic, body, monotonic(), limit)
-        publication = Publication(
+        publication = _publication(
             topic,
-            (body,),
-            key,
-            check_place(key, partition),
-            make_trace_ids(trace_id, 1) if traces or trace_id is not None else (),
-            must_trace=trace is True or trace_id is not None,
-            headers=check_headers(headers, tag),
-            tag=tag,
-            delay=check_delay(delay),
+            body,
+            (key, partition, trace_id, headers, tag, delay),
+            traces=traces,
+            must_trace=trace is True,
         )
         if self._spool is not None:
-            return self._settled(publish, publication, monotonic() + limit)
+            return self._settled(runtime.publishing, publication, monotonic() + limit)
         return runtime.asynchronous().submit(publication, monotonic() + limit, limit)
 
     def flush(self, timeout: float | None = None) -> bool:
@@ -249,7 +246,7 @@ class Producer:
             self._know(topic)
         checked = check_bodies(bodies)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
-        traces = (self._trace or sampled(topic)) if trace is None else trace
+        traces = (self._trace or (not switch.silent and sampled(topic))) if trace is None else trace
         publishing, now = self._running().publishing, monotonic()
         plain = key is None and partition is None and headers is None
         if plain and not traces and not split and self._spool is None:
@@ -265,7 +262,7 @@ class Producer:
             batch=True,
         )
         send = publish_split if split else publish
-        return self._send(send, batch, now + limit)
+        return self._send(send, publishing, batch, now + limit)
 
     @staticmethod
     def check(
@@ -438,18 +435,21 @@ class Producer:
             raise ClientClosed("the Producer was closed")
         return runtime
 
-    def _send(self, send: Send, publication: Publication, deadline: float) -> Receipt:
-        """Publish by *send*; with a spool behind what waits in it."""
-        publishing = self._running().publishing
+    def _send(
+        self, send: Send, publishing: PublishingState, publication: Publication, deadline: float
+    ) -> Receipt:
+        """Publish by *send*; with a spool after what waits in it."""
         if self._spool is None:
             return send(publishing, publication, deadline)
         return self._spool.publish(send, publishing, publication, deadline)
 
-    def _settled(self, send: Send, publication: Publication, deadline: float) -> Pending:
-        """The same, and what came of it."""
+    def _settled(
+        self, publishing: PublishingState, publication: Publication, deadline: float
+    ) -> Pending:
+        """What came of publishing *publication* here and now."""
         pending = Pending(publication.topic, publication.bodies[0], publication, deadline, 0.0)
         try:
-            pending.settle(self._send(send, publication, deadline))
+            pending.settle(self._send(publish, publishing, publication, deadline))
         except PublishError as error:
             pending.settle(error)
         return pending
@@ -460,6 +460,27 @@ class Producer:
         warn_in_event_loop()
         if len(self._known_topics) < _MAX_KNOWN_TOPICS:
             self._known_topics.add(topic)
+
+
+def _publication(
+    topic: str, body: bytes, given: _Given, *, traces: bool, must_trace: bool
+) -> Publication:
+    """What publish() and publish_async() were *given* besides topic and body, checked."""
+    key, partition, trace_id, headers, tag, delay = given
+    # Nearly every keyed message has a text for a key, and nothing else to check.
+    if type(key) is not str or partition is not None:
+        check_place(key, partition)
+    return Publication(
+        topic,
+        (body,),
+        key,
+        partition,
+        make_trace_ids(trace_id, 1) if traces or trace_id is not None else (),
+        must_trace=must_trace or trace_id is not None,
+        headers=None if headers is None and tag is None else check_headers(headers, tag),
+        tag=tag,
+        delay=None if delay is None else check_delay(delay),
+    )
 
 
 _CALLS = (

@@ -98,9 +98,12 @@ def _original(publication: Publication, target: Target) -> Command:
 
 
 def _plain(publication: Publication, partition: int | None) -> Command:
+    topic, bodies = publication.topic, publication.bodies
     if publication.batch:
-        return Command(commands.mpub(publication.topic, publication.bodies, partition))
-    return Command(commands.pub(publication.topic, publication.bodies[0], partition))
+        return Command(commands.mpub(topic, bodies, partition))
+    # As commands.pub does, whose line is kept.
+    line, body = commands.prefix("PUB", topic, partition), bodies[0]
+    return Command(b"".join((line, _pack(len(body)), body)))
 
 
 def _traced(publication: Publication, partition: int) -> Command:

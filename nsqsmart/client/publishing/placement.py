@@ -10,7 +10,7 @@ from nsqsmart.client.shared.arguments import Publication
 from nsqsmart.client.shared.errors import NoLeader, OrderingNotSupported, TopicNotExist
 from nsqsmart.errors import ClientClosed, PartitionCountChanged, TopicHasNoChannel, TurnTimeout
 from nsqsmart.names import Address
-from nsqsmart.net.waiters import Waiter, new_waiter
+from nsqsmart.net.waiters import Waiter
 from nsqsmart.policy.answers.lookup import TopicState
 from nsqsmart.policy.routing import partition_for
 from nsqsmart.policy.topology import Target, Topology
@@ -72,9 +72,9 @@ class Placement:
             return self._find_unknown(topology)
         if not topology.redesigned:
             self.publication = self._shared.loosen(self._asked)
-        if self.publication.keyed:
-            return self._find_keyed(topology)
-        return self._find_any(topology)
+        if self.publication.key is None and self.publication.partition is None:
+            return self._find_any(topology)
+        return self._find_keyed(topology)
 
     def _find_any(self, topology: Topology) -> Target:
         """Of a message that may go to every node of its topic."""
@@ -89,12 +89,12 @@ class Placement:
         partition = self._keep_to_partition(topology)
         if queued and self._turn and self._is_outdated(topology):
             return self.find()
-        leader = topology.leaders.get(partition)
+        leader = topology.led.get(partition)
         if leader is None:
             raise NoLeader(f"partition {partition} of {publication.topic!r} has no leader")
-        if self._shared.directory.is_doubted(publication.topic, partition, leader.address):
-            raise NoLeader(f"{leader.address}, which leads partition {partition}, was just lost")
-        return Target.at(leader, partition)
+        if self._shared.directory.is_doubted(publication.topic, partition, leader.node.address):
+            raise NoLeader(f"{leader.name}, which leads partition {partition}, was just lost")
+        return leader
 
     def release(self) -> None:
         """Give the turn up, or the place in the queue for it."""
@@ -139,7 +139,7 @@ class Placement:
             raise NoLeader(f"topic {topic!r} has {count} partitions, no {partition}")
         self.partition = partition
         if self._turn is None and self._shared.config.serialize:
-            self._turn = new_waiter()
+            self._turn = Waiter()
             self._shared.turns.take((topic, partition), self._turn, self._deadline)
         self._wait_at_fence(partition)
         return partition

@@ -29,9 +29,9 @@ class Turns:
     def take(self, key: Key, waiter: Waiter, deadline: float) -> None:
         """Wait for the turn; raises TurnTimeout at *deadline*.
 
-        *waiter* is of :func:`~nsqsmart.net.waiters.new_waiter`. Its owner keeps it before he calls,
-        and gives it up however the call ends.
+        The owner of *waiter* keeps it before the call, and gives it up however the call ends.
         """
+        waiter.acquire(blocking=False)
         with self._lock:
             if self._closed:
                 raise ClientClosed("the client was closed")

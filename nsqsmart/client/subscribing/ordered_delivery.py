@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 
 from nsqsmart.client.messages.message import Message, Source
 from nsqsmart.client.shared.log_fields import message_fields
+from nsqsmart.client.subscribing.consumer_runtime import ConsumerRuntime
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.policy.ordering import Order, OrderCheck
 
@@ -26,7 +26,7 @@ _MAX_DOUBLINGS = 30
 _MARGIN = 0.1
 
 
-class Line(Source[Message], Protocol):
+class OrderedSubscription(Source[Message], Protocol):
     """The subscription a lane belongs to."""
 
     @property
@@ -43,25 +43,12 @@ class Line(Source[Message], Protocol):
         """End it."""
 
 
-class Host(Protocol):
-    """The consumer, as far as a lane needs it."""
-
-    def deliver(self, messages: list[Message]) -> None:
-        """Messages for the workers."""
-
-    def at(self, when: float, call: Callable[[], None]) -> None:
-        """Have *call* made at *when*."""
-
-    def on_out_of_order(self, message: Message, before: tuple[int, int]) -> bool:
-        """A message came out of order; False ends the subscription."""
-
-
 class OrderedDelivery:
     """The messages of one ordered subscription on their way to the workers, one by one."""
 
-    def __init__(self, subscription: Line, owner: Host) -> None:
+    def __init__(self, subscription: OrderedSubscription, runtime: ConsumerRuntime[Any]) -> None:
         self._subscription = subscription
-        self._owner = owner
+        self._runtime = runtime
         self._lock = threading.Lock()  # guards the four below
         self._in_hand: Message | None = None
         self._waiting: deque[Message] = deque()
@@ -88,7 +75,7 @@ class OrderedDelivery:
                 message.offset,
                 extra=message_fields(message),
             )
-        elif order is Order.VIOLATION and not self._owner.on_out_of_order(message, before):
+        elif order is Order.VIOLATION and not self._runtime.on_out_of_order(message, before):
             # It was told. What a new connection begins with is what the server insists on.
             self._stopped = True
             self._order.restart()
@@ -102,7 +89,7 @@ class OrderedDelivery:
             else:
                 self._in_hand = message
         if not waits:
-            self._owner.deliver([message])
+            self._runtime.deliver([message])
         elif head is not None and head.internal_id == message.internal_id:
             # The handler of the first copy still runs, and the server waits for it no longer.
             self.tell(message)
@@ -142,7 +129,7 @@ class OrderedDelivery:
         if successor is not None:
             successor.begin()
         elif following is not None:
-            self._owner.deliver([following])
+            self._runtime.deliver([following])
 
     def done(self, message: Message, *, finished: bool) -> None:
         """From the worker: its handler has ended; the next one may go."""
@@ -162,7 +149,7 @@ class OrderedDelivery:
             successor = self._successor if following is None else None
         self._finish_copies(copies)
         if following is not None:
-            self._owner.deliver([following])
+            self._runtime.deliver([following])
         elif successor is not None:
             successor.begin()
 
@@ -237,7 +224,7 @@ class OrderedDelivery:
             self._subscription.send_touch(message)
             message._extend()
         touch_at = message.deadline - half if message.deadline < message._latest else until
-        self._owner.at(min(until, touch_at), lambda: self._wait(message, until))
+        self._runtime.at(min(until, touch_at), lambda: self._wait(message, until))
 
 
 def report_violation(message: Message, before: tuple[int, int], choice: object) -> bool:

@@ -9,13 +9,11 @@ import logging
 import os
 import threading
 from time import monotonic
-from typing import Protocol
 
-from nsqsmart.client.messages.checked_out import CheckedOut, Timeouts
-from nsqsmart.client.messages.dead_letters import DeadLetters
 from nsqsmart.client.messages.message import Holder, Message
 from nsqsmart.client.shared.trace_log import Line
-from nsqsmart.client.subscribing.ordered_delivery import Host, OrderedDelivery
+from nsqsmart.client.subscribing.consumer_runtime import ConsumerRuntime
+from nsqsmart.client.subscribing.ordered_delivery import OrderedDelivery
 from nsqsmart.client.subscribing.request import SubscribeRequest, check_connection
 from nsqsmart.client.subscribing.start_position import ChannelPositions, Memory
 from nsqsmart.config import ConsumerConfig
@@ -24,7 +22,8 @@ from nsqsmart.net.cancel_scope import CancelScope
 from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.reader import Reader
 from nsqsmart.net.threads import Thread, spawn
-from nsqsmart.net.write_buffer import Outbox
+from nsqsmart.net.write_buffer import WriteBuffer
+from nsqsmart.tracing import switch
 from nsqsmart.wire import commands
 from nsqsmart.wire.answers import FIN_FAILED, refused_id
 
@@ -33,37 +32,18 @@ log = logging.getLogger("nsqsmart")
 _SILENT_INTERVALS = 2.5
 
 
-class Owner(Host, Protocol):
-    """What a subscription tells its consumer."""
-
-    checked_out: CheckedOut
-    dead_letters: DeadLetters
-    channel_positions: ChannelPositions
-    timeouts: Timeouts
-
-    def on_subscribed(self, subscription: Subscription) -> None:
-        """The server said OK to SUB."""
-
-    def on_ended(self, subscription: Subscription, reason: NsqError) -> None:
-        """It never began, or it ended; called once."""
-
-    def on_refusal(self, error: ServerError) -> None:
-        """An answer came too late for the server."""
-
-    def on_dirty(self, outbox: Outbox) -> None:
-        """Acknowledgements wait."""
-
-    def on_result(self, message: Message, *, ok: bool) -> None:
-        """A result that may move the backoff."""
-
-
 class Subscription:
     """One connection's life; a lost one is replaced by a new Subscription."""
 
-    def __init__(self, request: SubscribeRequest, owner: Owner) -> None:
+    def __init__(
+        self,
+        request: SubscribeRequest,
+        runtime: ConsumerRuntime[Subscription],
+        positions: ChannelPositions,
+    ) -> None:
         self.request = request
         self.topic, self.channel, self.target = request.topic, request.channel, request.target
-        self.outbox: Outbox | None = None
+        self.write_buffer: WriteBuffer | None = None
         self.reader: Reader[Message] | None = None
         self.connection: Connection | None = None
         self.heard_at = monotonic()
@@ -71,10 +51,11 @@ class Subscription:
         self.max_msg_timeout = 900.0
         self.process = os.getpid()
         self.close_wait = threading.Event()
-        self.ordering = OrderedDelivery(self, owner) if request.ordered else None
+        self.ordering = OrderedDelivery(self, runtime) if request.ordered else None
         self._memory: Memory | None = None
         self._detailed = request.detailed
-        self._owner = owner
+        self._runtime = runtime
+        self._positions = positions
         self._abandoned = False
         self._strays: set[bytes] = set()
         self.scope = CancelScope()
@@ -97,8 +78,8 @@ class Subscription:
         self._abandoned = True
         # While it is dialled there is only this to end it by.
         self.scope.cut()
-        if self.outbox:
-            self.outbox.break_off()
+        if self.write_buffer:
+            self.write_buffer.break_off()
 
     @property
     def config(self) -> ConsumerConfig:
@@ -113,14 +94,14 @@ class Subscription:
     @property
     def live(self) -> bool:
         """Whether it is subscribed and can be answered on."""
-        return self.outbox is not None and not self.outbox.broken
+        return self.write_buffer is not None and not self.write_buffer.broken
 
     @property
     def in_flight(self) -> int:
         """Messages received and not answered yet."""
-        if not (self.reader and self.outbox):
+        if not (self.reader and self.write_buffer):
             return 0
-        return max(0, self.reader.received - self.outbox.settled)
+        return max(0, self.reader.received - self.write_buffer.settled)
 
     @property
     def max_rdy(self) -> int:
@@ -140,9 +121,9 @@ class Subscription:
 
     def finish(self, message: Message) -> bool:
         """FIN, unless it is too late."""
-        outbox = self.outbox
+        write_buffer = self.write_buffer
         late = monotonic() >= message._read_batch.deadline and message.expired
-        if late or outbox is None or not outbox.ack(message.id):
+        if late or write_buffer is None or not write_buffer.ack(message.id):
             return self._too_late(message)
         if message._extras is not None and message._extras.life is not None:
             message._extras.life.note("finished")
@@ -155,7 +136,7 @@ class Subscription:
         here again before RDY 0 is there.
         """
         if backoff:
-            self._owner.on_result(message, ok=False)
+            self._runtime.on_result(message, ok=False)
         if not self._may_answer(message):
             return self._too_late(message)
         if self.ordering:
@@ -169,19 +150,19 @@ class Subscription:
 
     def hold(self, message: Message) -> Holder[Message]:
         """From now on no handler answers for *message*."""
-        self._owner.checked_out.take(message)
-        return self._owner.checked_out
+        self._runtime.checked_out.take(message)
+        return self._runtime.checked_out
 
     def give_up(self, message: Message) -> bool:
         """Pass *message* on to who takes what cannot be handled, then FIN."""
-        return self._owner.dead_letters.give_up(message)
+        return self._runtime.dead_letters.give_up(message)
 
     def forget(self, message: Message) -> None:
         """*message* is the server's again, which has lost its patience: nothing is sent."""
-        if self.outbox:
-            self.outbox.settled += 1
+        if self.write_buffer:
+            self.write_buffer.settled += 1
         if self.live and message.expired:
-            self._owner.timeouts.note(message)
+            self._runtime.timeouts.note(message)
             if self.ordering:
                 self.ordering.tell(message)
         if message._life is not None:
@@ -191,22 +172,22 @@ class Subscription:
         """*message* is from before where the channel was set: it fills a place until it expires."""
         self.forget(message)
         self._strays.add(message.id)
-        if self.outbox:
-            self.outbox.strays = len(self._strays)
-            self.outbox.flush(wait=False)
+        if self.write_buffer:
+            self.write_buffer.strays = len(self._strays)
+            self.write_buffer.flush(wait=False)
 
     def acknowledge(self, message: Message) -> None:
         """FIN, whether or not it is late."""
-        if self.outbox:
-            self.outbox.ack(message.id)
+        if self.write_buffer:
+            self.write_buffer.ack(message.id)
 
     def send_requeue(self, message: Message, delay: float) -> None:
         """REQ after *delay* seconds, now."""
-        if self.outbox:
+        if self.write_buffer:
             if message._life is not None:
                 # Before it leaves: it may be received again at once.
                 message._life.note("requeued", delay)
-            self.outbox.send(commands.req(message.id, round(delay * 1000)), settles=True)
+            self.write_buffer.send(commands.req(message.id, round(delay * 1000)), settles=True)
 
     def touch(self, message: Message) -> bool:
         """TOUCH, unless it is too late."""
@@ -217,21 +198,21 @@ class Subscription:
 
     def send_touch(self, message: Message) -> None:
         """TOUCH, now."""
-        if self.outbox:
-            self.outbox.send(commands.touch(message.id))
+        if self.write_buffer:
+            self.write_buffer.send(commands.touch(message.id))
             if message._life is not None:
                 message._life.note("touched")
 
     def close_politely(self) -> None:
         """RDY 0 and CLS: nothing new comes once the server has confirmed."""
-        if self.outbox:
-            self.outbox.rdy = 0
-            self.outbox.send(commands.CLS)
+        if self.write_buffer:
+            self.write_buffer.rdy = 0
+            self.write_buffer.send(commands.CLS)
 
     def send_all(self, deadline: float) -> None:
         """Send every answer that waits, before *deadline* (monotonic seconds)."""
-        if self.outbox:
-            self.outbox.drain(deadline)
+        if self.write_buffer:
+            self.write_buffer.drain(deadline)
 
     def watch(self, now: float) -> None:
         """End a connection that has been silent for 2.5 heartbeat intervals."""
@@ -262,11 +243,11 @@ class Subscription:
         self.close_wait.set()
         if self._memory is not None and not self._detailed:
             self._memory.count(self.in_flight)
-        self._owner.on_ended(self, reason)
+        self._runtime.on_ended(self, reason)
 
     def _live(self) -> NsqError:
         request, config = self.request, self.request.config
-        self._owner.channel_positions.check(self.target)
+        self._positions.check(self.target)
         deadline = monotonic() + config.dial_timeout + config.handshake_timeout
         connection = open_connection(self.target.address, request.greeting, deadline, self.scope)
         self.connection = connection
@@ -274,26 +255,28 @@ class Subscription:
         self.msg_timeout = connection.grant.msg_timeout
         self.max_msg_timeout = max(connection.grant.max_msg_timeout, self.msg_timeout)
         connection.exchange(request.command(), monotonic() + config.dial_timeout)
-        self._memory = self._owner.channel_positions.settle(self)
+        self._memory = self._positions.settle(self)
         connection.transport.socket.block(config.write_timeout)
-        outbox = Outbox(connection.transport, self._owner.on_dirty, self.max_rdy)
-        self.reader = reader = Reader(connection, request.decoder(self, outbox.ack), outbox, self)
-        self.outbox = outbox
+        write_buffer = WriteBuffer(connection.transport, self._runtime.on_dirty, self.max_rdy)
+        self.reader = reader = Reader(
+            connection, request.decoder(self, write_buffer.ack), write_buffer, self
+        )
+        self.write_buffer = write_buffer
         self.heard_at = monotonic()
         self._line = request.line(connection)
         if self._abandoned:
-            outbox.break_off()
-        self._owner.on_subscribed(self)
+            write_buffer.break_off()
+        self._runtime.on_subscribed(self)
         return reader.run()
 
     def on_messages(self, messages: list[Message]) -> None:
         """From the reader: hand over."""
-        if self._line is not None:
+        if self._line is not None and not switch.silent:
             self._line.begin(messages)
         if self._detailed and self._memory is not None:
             messages = self._memory.take(messages)
         if self.ordering is None:
-            self._owner.deliver(messages)
+            self._runtime.deliver(messages)
             return
         for message in messages:
             self.ordering.offer(message)
@@ -304,7 +287,7 @@ class Subscription:
             message_id = refused_id(error)
             if message_id is not None:
                 self._memory.refuse(message_id)
-        self._owner.on_refusal(error)
+        self._runtime.on_refusal(error)
 
     def on_close_wait(self) -> None:
         """From the reader."""

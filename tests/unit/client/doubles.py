@@ -21,18 +21,26 @@ ADDRESS = Address("a", 4150)
 class FakeRuntime:
     """Stands for the consumer."""
 
-    def __init__(self, **options: object) -> None:
+    def __init__(
+        self, make_producer: Callable[..., object] | None = None, **options: object
+    ) -> None:
         self.draining = False
         self.watching = False
         self.starved = False
         self.results: list[bool] = []
         self.judged: list[Message] = []
         self.fatal: list[BaseException] = []
-        self.checked_out = CheckedOut(self)
-        self.dead_letters = DeadLetters(ConsumerConfig(**options), "nsq://127.0.0.1:1")
+        self.checked_out = CheckedOut(self._on_success)
+        self.dead_letters = DeadLetters(
+            ConsumerConfig(**options), "nsq://127.0.0.1:1", make_producer
+        )
 
     def is_starved(self) -> bool:
         return self.starved
+
+    def _on_success(self, message: Message) -> None:
+        if self.watching:
+            self.on_result(message, ok=True)
 
     def on_result(self, message: Message, *, ok: bool) -> None:
         self.results.append(ok)

@@ -253,16 +253,16 @@ def test_a_batch_whose_handler_still_runs_at_the_deadline_is_named(runtime, sour
 
 
 def test_acknowledgements_leave_before_it_waits(runtime, source):
-    class Outbox:
+    class WriteBuffer:
         flushed = 0
 
         def flush(self) -> None:
             self.flushed += 1
 
-    outbox = Outbox()
-    with batches(lambda batch: dispatcher.dirty.append(outbox), runtime) as dispatcher:
+    write_buffer = WriteBuffer()
+    with batches(lambda batch: dispatcher.dirty.append(write_buffer), runtime) as dispatcher:
         dispatcher.deliver(several(source, 1))
-        eventually(lambda: outbox.flushed == 1)
+        eventually(lambda: write_buffer.flushed == 1)
 
 
 def test_a_worker_survives_what_should_not_happen(runtime, source, caplog):

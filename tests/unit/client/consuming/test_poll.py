@@ -52,16 +52,16 @@ def test_it_waits_for_the_first_one(puller, source):
 
 
 def test_before_it_waits_acknowledgements_leave(puller):
-    class Outbox:
+    class WriteBuffer:
         flushed = 0
 
         def flush(self) -> None:
             self.flushed += 1
 
-    outbox = Outbox()
-    puller.dirty.append(outbox)
+    write_buffer = WriteBuffer()
+    puller.dirty.append(write_buffer)
     puller.take(1, 0)
-    assert outbox.flushed == 1
+    assert write_buffer.flushed == 1
 
 
 def test_who_waits_is_woken_by_the_end_and_what_is_left_goes_back(puller, runtime, source):

@@ -18,7 +18,7 @@ from nsqsmart.policy.governor import PERIOD
 from tests.unit.client.doubles import FakeRuntime
 
 
-class Outbox:
+class WriteBuffer:
     """Tells at once, unless it is *stuck*."""
 
     broken = False
@@ -39,7 +39,7 @@ class Subscription:
 
     def __init__(self, *, ordered: bool = False) -> None:
         self.request = SimpleNamespace(ordered=ordered)
-        self.outbox = Outbox()
+        self.write_buffer = WriteBuffer()
         self.reader = SimpleNamespace(received=0)
         self.settled = 0
 
@@ -49,7 +49,7 @@ class Subscription:
 
     @property
     def rdy(self) -> int:
-        return self.outbox.rdy_sent
+        return self.write_buffer.rdy_sent
 
     def push(self) -> None:
         """All that it may."""
@@ -71,13 +71,13 @@ class World:
         self.topic, self.channel = "t", "c"
         self.watching = False
         self.config = ConsumerConfig(**options)
-        runtime = FakeRuntime()
+        self.dead_letters = FakeRuntime().dead_letters
         self.checked_out = SimpleNamespace(held=list, counts=Counter)
-        self.dispatcher = WorkerPool(print, runtime, 2)
+        self.dispatcher = WorkerPool(print, self, 2)
         self.ticker = self
         self.due: list[tuple[float, int, Callable[[], None]]] = []
         monkeypatch.setattr(regulator_module, "monotonic", lambda: self.now)
-        self.rdy_controller = RdyController(self)
+        self.rdy_controller = RdyController(self, self.dispatcher)
 
     def at(self, when: float, call: Callable[[], None]) -> None:
         heapq.heappush(self.due, (when, len(self.due) + id(call), call))
@@ -255,13 +255,13 @@ def test_what_the_server_gave_up_on_is_not_in_flight(world):
 def test_a_lower_one_that_could_not_be_sent_is_waited_for(world):
     here = world(rdy_mode="level", max_in_flight=4)
     (one,) = here.join()
-    one.outbox.stuck = True
+    one.write_buffer.stuck = True
     (other,) = here.join()
     assert rdys([one, other]) == [4, 0]
     here.run(1)
     assert rdys([one, other]) == [4, 0]
-    one.outbox.stuck = False
-    one.outbox.flush(wait=False)
+    one.write_buffer.stuck = False
+    one.write_buffer.flush(wait=False)
     here.run(PERIOD)
     assert rdys([one, other]) == [2, 2]
     assert not here.due

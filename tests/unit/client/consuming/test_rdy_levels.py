@@ -16,13 +16,13 @@ class Hashable(SimpleNamespace):
 def wanted(*rows: tuple[int, int, int]) -> dict:
     """From (rdy, sent, level) of each."""
     return {
-        Hashable(outbox=SimpleNamespace(rdy=rdy, rdy_sent=sent, broken=False)): level
+        Hashable(write_buffer=SimpleNamespace(rdy=rdy, rdy_sent=sent, broken=False)): level
         for rdy, sent, level in rows
     }
 
 
 def rdys(levels: dict) -> list[int]:
-    return [each.outbox.rdy for each in levels]
+    return [each.write_buffer.rdy for each in levels]
 
 
 def test_only_what_is_less_is_lowered():
@@ -58,13 +58,13 @@ def test_a_raise_waits_for_what_has_not_been_taken_back(rows, total, after, shor
 
 
 def test_who_cannot_be_told_is_left_out():
-    gone = Hashable(outbox=SimpleNamespace(rdy=9, rdy_sent=9, broken=True))
-    new = Hashable(outbox=None)
-    here = Hashable(outbox=SimpleNamespace(rdy=0, rdy_sent=0, broken=False))
+    gone = Hashable(write_buffer=SimpleNamespace(rdy=9, rdy_sent=9, broken=True))
+    new = Hashable(write_buffer=None)
+    here = Hashable(write_buffer=SimpleNamespace(rdy=0, rdy_sent=0, broken=False))
     levels = {gone: 1, new: 1, here: 4}
     assert lower(levels) == {}
     assert raise_within(levels, 4, {}) == ([here], False)
-    assert (here.outbox.rdy, gone.outbox.rdy) == (4, 9)
+    assert (here.write_buffer.rdy, gone.write_buffer.rdy) == (4, 9)
 
 
 def test_what_one_had_a_moment_ago_may_still_arrive():

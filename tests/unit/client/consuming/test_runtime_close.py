@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart.client.consuming import runtime as closing_module
-from nsqsmart.client.consuming.runtime import drain
+from nsqsmart.client.consuming.runtime import RunningConsumer
 
 
 class Stuck:
     """A subscription that takes no end."""
 
-    outbox = None
+    write_buffer = None
     ordering = None
 
-    def __init__(self, runtime: RunningConsumer) -> None:
+    def __init__(self, runtime: FakeConsumer) -> None:
         self._runtime = runtime
         self.close_wait = threading.Event()
         self.close_wait.set()
@@ -33,7 +33,7 @@ class Stuck:
         return False
 
 
-class RunningConsumer:
+class FakeConsumer(RunningConsumer):
     """Stands for the consumer, its threads and what it counts."""
 
     def __init__(self, subscriptions: int) -> None:
@@ -51,6 +51,9 @@ class RunningConsumer:
     def snapshot(self) -> list[Stuck]:
         return list(self._subscriptions)
 
+    def busy_readers(self) -> set[object]:
+        return set()
+
     def begin_drain(self) -> None: ...
 
     def dismiss(self) -> None: ...
@@ -63,8 +66,8 @@ class RunningConsumer:
 
 @pytest.mark.parametrize(("timeout", "took"), [(0, 1), (5, 5)])
 def test_connections_that_do_not_end_are_waited_for_together(monkeypatch, timeout, took):
-    runtime = RunningConsumer(subscriptions=8)
+    runtime = FakeConsumer(subscriptions=8)
     monkeypatch.setattr(closing_module, "monotonic", lambda: runtime.now)
-    assert drain(runtime, runtime.now + timeout).clean
+    assert runtime.drain(runtime.now + timeout).clean
     assert runtime.now == 1000 + took
     assert runtime.told[-16:] == ["hang up"] * 8 + ["join"] * 8

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart.client.consuming.timers import Rounds
-from nsqsmart.client.consuming.workers import ThreadCounts
+from nsqsmart.client.consuming.workers import ThreadCounts, WorkerPool
 from nsqsmart.client.messages.checked_out import Timeouts
 from nsqsmart.config import ConsumerConfig
 from tests.unit.client.doubles import FakeRuntime, Source, message_of
@@ -19,22 +19,25 @@ class Watched(Source):
 
     def __init__(self) -> None:
         super().__init__()
-        self.outbox = None
+        self.write_buffer = None
         self.ended = False
 
     def watch(self, now: float) -> None:
         self.ended = now - self.heard_at > 60
 
 
-class Ground:
+class World:
     """Stands for the consumer and its ticker."""
 
     def __init__(self, **options: object) -> None:
         self.config = ConsumerConfig(**options)
-        self.ticker = self.dispatcher = self
-        self.checked_out = FakeRuntime().checked_out
+        self.ticker = self
+        known = FakeRuntime()
+        self.checked_out, self.dead_letters = known.checked_out, known.dead_letters
+        self.dispatcher = WorkerPool(print, self, self.config.workers)
         self.timeouts = Timeouts()
         self.thread_counts = [ThreadCounts(), ThreadCounts()]
+        self.dispatcher._thread_counts = dict(enumerate(self.thread_counts))
         self.calls: list[Callable[[], None]] = []
         self.subscriptions: list[Watched] = []
 
@@ -56,41 +59,42 @@ def source() -> Source:
 
 
 def test_what_handlers_run_on_is_touched_again_and_again(source):
-    ground = Ground(touch_every=5)
+    world = World(touch_every=5)
     single, first, second = (message_of(source) for _ in range(3))
-    ground.thread_counts[0].current = single
-    ground.thread_counts[1].current, ground.thread_counts[1].batch = first, [first, second]
-    Rounds(ground).start()
+    world.thread_counts[0].current = single
+    world.thread_counts[1].current, world.thread_counts[1].batch = first, [first, second]
+    Rounds(world, world.dispatcher).start()
     assert source.sent == [("TOUCH",)] * 3
     first._answer = True
-    ground.go_round()
+    world.go_round()
     assert source.sent == [("TOUCH",)] * 5
-    ground.thread_counts[0].current = None
-    ground.go_round()
+    world.thread_counts[0].current = None
+    world.go_round()
     assert source.sent == [("TOUCH",)] * 6
 
 
 def test_where_the_servers_maximum_is_reached_a_touch_is_for_nothing(source):
-    ground = Ground(touch_every=5)
-    ground.thread_counts[0].current = message = message_of(source)
+    world = World(touch_every=5)
+    world.thread_counts[0].current = message = message_of(source)
     message._read_batch.at -= 850
     message._read_batch.deadline = message._latest - 20
-    Rounds(ground).start()
+    Rounds(world, world.dispatcher).start()
     assert message.deadline == message._latest
-    ground.go_round()
+    world.go_round()
     assert source.sent == [("TOUCH",)]
 
 
 def test_without_touch_every_nothing_is_touched(source):
-    ground = Ground()
-    ground.thread_counts[0].current = message_of(source)
-    Rounds(ground).start()
-    ground.go_round()
+    world = World()
+    world.thread_counts[0].current = message_of(source)
+    Rounds(world, world.dispatcher).start()
+    world.go_round()
     assert source.sent == []
 
 
 def test_a_server_with_less_patience_is_named_once(caplog):
-    rounds = Rounds(Ground(touch_every=30))
+    world = World(touch_every=30)
+    rounds = Rounds(world, world.dispatcher)
     for patience in (60.0, 10.0, 20.0):
         where = SimpleNamespace(
             topic="t",
@@ -107,14 +111,14 @@ def test_a_server_with_less_patience_is_named_once(caplog):
 @pytest.mark.parametrize(("workers", "ended"), [(0, [False, True]), (1, [True, True])])
 def test_where_the_reader_runs_the_handler_nothing_is_heard_meanwhile(workers, ended):
     """And to hang up would be to hand a message that is being handled to somebody else."""
-    ground = Ground(workers=workers)
-    ground.subscriptions = busy, silent = Watched(), Watched()
-    for each in ground.subscriptions:
+    world = World(workers=workers)
+    world.subscriptions = busy, silent = Watched(), Watched()
+    for each in world.subscriptions:
         each.heard_at -= 100
-    ground.thread_counts[1].current = message_of(busy)
-    rounds = Rounds(ground)
+    world.thread_counts[1].current = message_of(busy)
+    rounds = Rounds(world, world.dispatcher)
     rounds.start()
     # Nor does it look silent when the handler has ended and the reader has yet to read.
-    ground.thread_counts[1].current = None
-    ground.go_round()
+    world.thread_counts[1].current = None
+    world.go_round()
     assert [busy.ended, silent.ended] == ended

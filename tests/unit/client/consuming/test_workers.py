@@ -207,17 +207,17 @@ def test_only_the_handlers_own_thread_is_handling():
 
 
 def test_acknowledgements_leave_when_there_is_no_more_work():
-    class Outbox:
+    class WriteBuffer:
         flushed = 0
 
         def flush(self) -> None:
             self.flushed += 1
 
-    outbox = Outbox()
-    dispatcher = WorkerPool(lambda message: dispatcher.dirty.append(outbox), FakeRuntime(), 1)
+    write_buffer = WriteBuffer()
+    dispatcher = WorkerPool(lambda message: dispatcher.dirty.append(write_buffer), FakeRuntime(), 1)
     dispatcher.start()
     dispatcher.deliver([message_of(Source())])
-    eventually(lambda: outbox.flushed == 1)
+    eventually(lambda: write_buffer.flushed == 1)
     dispatcher.dismiss()
     dispatcher.join(monotonic() + 5)
 

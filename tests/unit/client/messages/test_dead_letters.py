@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import pytest
 
-from nsqsmart.client.messages import dead_letters as module
 from nsqsmart.client.messages.dead_letters import DeadLetters, check_dead_letters
 from nsqsmart.client.shared.receipt import Receipt
 from nsqsmart.config import ConsumerConfig, ProducerConfig
@@ -40,13 +39,12 @@ class Producer:
 @pytest.fixture
 def producers(monkeypatch) -> list[Producer]:
     monkeypatch.setattr(Producer, "made", [])
-    monkeypatch.setattr(module, "_producers", lambda: Producer)
     return Producer.made
 
 
 def begin(**options):
     """One message, and what gives it up."""
-    runtime = FakeRuntime(**options)
+    runtime = FakeRuntime(Producer, **options)
     source = Source(runtime=runtime)
     return message_of(source), source, runtime.dead_letters
 
@@ -101,7 +99,7 @@ def test_nobody_to_have_it_is_fine_where_somebody_skips(caplog):
 
 
 def test_dead_letters_are_published_within_the_messages_own_time(producers):
-    runtime = FakeRuntime(dead_letter_topic="dead", dial_timeout=1.5, tls_v1=True)
+    runtime = FakeRuntime(Producer, dead_letter_topic="dead", dial_timeout=1.5, tls_v1=True)
     source = Source(runtime=runtime)
     for _ in range(2):
         assert message_of(source).skip()
@@ -115,7 +113,7 @@ def test_dead_letters_are_published_within_the_messages_own_time(producers):
 
 
 def test_what_cannot_be_published_is_not_finished(producers, caplog):
-    runtime = FakeRuntime(dead_letter_topic="dead")
+    runtime = FakeRuntime(Producer, dead_letter_topic="dead")
     source = Source(runtime=runtime)
     message_of(source).skip()
     producers[0].error = ClientClosed("no")
@@ -138,4 +136,4 @@ def test_what_cannot_work_is_refused_when_the_consumer_is_made():
 
 
 def test_without_a_limit_nothing_is_given_up():
-    assert DeadLetters(ConsumerConfig(), None).most_attempts > 65535
+    assert DeadLetters(ConsumerConfig(), None, Producer).most_attempts > 65535

@@ -51,7 +51,7 @@ def test_threads_that_ask_first_at_once_do_not_disturb_each_other() -> None:
     try:
         for _ in range(200):
             held: PerProcess[Thing] = PerProcess()
-            held._held = {-number: Thing() for number in range(1, 50)}
+            held.held = {-number: Thing() for number in range(1, 50)}
             barrier = threading.Barrier(4)
             threads = [threading.Thread(target=ask, args=(held, barrier)) for _ in range(4)]
             for thread in threads:

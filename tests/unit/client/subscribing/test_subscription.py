@@ -18,7 +18,7 @@ from nsqsmart.config import ConsumerConfig
 from nsqsmart.errors import ConnectError, ConnectionLost, NsqError, ServerError
 from nsqsmart.names import Address
 from nsqsmart.net.handshake import make_greeting
-from nsqsmart.net.write_buffer import Outbox
+from nsqsmart.net.write_buffer import WriteBuffer
 from nsqsmart.policy.answers.lookup import Node
 from nsqsmart.policy.topology import Target
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE, encode_frame
@@ -40,8 +40,8 @@ class Owner:
         self.on_message: Callable[[], None] = lambda: None
 
     def on_subscribed(self, subscription: Subscription) -> None:
-        subscription.outbox.rdy = 5
-        subscription.outbox.flush()
+        subscription.write_buffer.rdy = 5
+        subscription.write_buffer.flush()
 
     def on_ended(self, subscription: Subscription, reason: NsqError) -> None:
         self.ended.append(reason)
@@ -49,8 +49,8 @@ class Owner:
     def on_refusal(self, error: ServerError) -> None:
         self.refused.append(error)
 
-    def on_dirty(self, outbox: Outbox) -> None:
-        outbox.flush()
+    def on_dirty(self, write_buffer: WriteBuffer) -> None:
+        write_buffer.flush()
 
     def deliver(self, messages: list[Message]) -> None:
         self.messages += messages
@@ -85,7 +85,9 @@ def begin(owner) -> Iterator[Callable[..., Subscription]]:
 
     def start(script: Script, partition: int | None = None, **options) -> Subscription:
         peer = Peer(script)
-        subscription = Subscription(wish_for(peer.address, partition, **options), owner)
+        subscription = Subscription(
+            wish_for(peer.address, partition, **options), owner, owner.channel_positions
+        )
         begun.append((peer, subscription))
         subscription.start()
         return subscription
@@ -133,7 +135,7 @@ def test_all_answers_are_sent_though_another_thread_is_sending(begin, owner):
     said: list[bytes] = []
     subscription = begin(subscribed(said.append, message_frame(1)))
     eventually(lambda: len(owner.messages) == 1)
-    with subscription.outbox._lock:
+    with subscription.write_buffer._lock:
         assert owner.messages[0].requeue(0)
         ending = threading.Thread(target=subscription.send_all, args=(monotonic() + 10,))
         ending.start()
@@ -250,7 +252,7 @@ def test_a_refused_sub_is_the_reason(begin, owner):
 def test_who_cannot_be_reached_is_the_reason(owner):
     with Peer(lambda talk: None) as peer:
         pass
-    subscription = Subscription(wish_for(peer.address), owner)
+    subscription = Subscription(wish_for(peer.address), owner, owner.channel_positions)
     subscription.start()
     assert subscription.join(monotonic() + 5)
     assert isinstance(owner.ended[0], ConnectError)
@@ -260,7 +262,7 @@ def test_who_cannot_be_reached_is_the_reason(owner):
 
 def test_hung_up_before_it_is_subscribed_it_ends_all_the_same(owner):
     with Peer(subscribed(lambda line: None)) as peer:
-        subscription = Subscription(wish_for(peer.address), owner)
+        subscription = Subscription(wish_for(peer.address), owner, owner.channel_positions)
         subscription.hang_up()
         subscription.start()
         assert subscription.join(monotonic() + 5)
@@ -284,10 +286,10 @@ def test_who_takes_nothing_is_waited_for_no_longer_than_the_write_timeout(begin)
     subscription = begin(script, write_timeout=0.2)
     eventually(lambda: b"RDY 5" in lines)
     # More than the kernels of both ends hold for it.
-    sending = threading.Thread(target=subscription.outbox.send, args=(bytes(1 << 24),))
+    sending = threading.Thread(target=subscription.write_buffer.send, args=(bytes(1 << 24),))
     sending.start()
     try:
-        eventually(lambda: subscription.outbox.broken, timeout=5)
+        eventually(lambda: subscription.write_buffer.broken, timeout=5)
     finally:
         subscription.hang_up()
         sending.join(5)
