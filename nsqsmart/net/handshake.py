@@ -30,6 +30,8 @@ from nsqsmart.wire.frames import ERROR, HEARTBEAT, OK, RESPONSE, FrameDecoder
 from nsqsmart.wire.identify import Grant, Offer, decode_grant
 from nsqsmart.wire.streams import DeflateStream, SnappyStream
 
+_MOST_IN_HANDSHAKE = 64 * 1024
+"""Bytes of a frame before the first command: answers to IDENTIFY and AUTH are a few hundred."""
 REFUSED_FOR_GOOD = frozenset({"E_BAD_BODY", "E_INVALID", "E_IDENTIFY_FAILED"})
 
 
@@ -94,7 +96,7 @@ class _Conversation:
         self.transport = transport
         self.deadline = deadline
         self.watcher = watcher
-        self.frames = FrameDecoder(max_frame_size)
+        self.frames = FrameDecoder(min(max_frame_size, _MOST_IN_HANDSHAKE))
         self._waiting: list[bytes] = []
 
     def ask(self, data: bytes) -> bytes:

@@ -28,7 +28,7 @@ def make_context(config: ClientConfig) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=config.tls_root_ca_file)
         if config.tls_cert:
-            context.load_cert_chain(config.tls_cert, config.tls_key)
+            context.load_cert_chain(config.tls_cert, config.tls_key, _no_password)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"TLS files cannot be used: {error}") from error
     context.minimum_version = _VERSIONS[config.tls_min_version]
@@ -47,6 +47,14 @@ def _warn_of_trust() -> None:
             "tls_insecure_skip_verify is set: any server is trusted, with any certificate, "
             "and can read and change everything"
         )
+
+
+def _no_password() -> str:
+    """OpenSSL would ask the terminal, and wait for it."""
+    raise ConfigError(
+        "tls_key is encrypted: load it with its password into an SSLContext, and give that as "
+        "tls_config"
+    )
 
 
 def _check_files(config: ClientConfig) -> None:

@@ -13,6 +13,9 @@ from typing import Protocol
 from nsqsmart.errors import CompressionError
 
 _PIECE = 256 * 1024
+# A stream may hold input that gives no output: empty blocks, padding. A server sends a few bytes of
+# it between two heartbeats; without a limit, who sends nothing else would be read for ever.
+_MOST_IDLE = 1024 * 1024
 
 _SNAPPY_HEADER = b"\xff\x06\x00\x00sNaPpY"
 _CHUNK_HEAD = 4
@@ -36,6 +39,7 @@ class DeflateStream:
     """Raw deflate (RFC 1951), a sync flush after every command."""
 
     def __init__(self, level: int = 6) -> None:
+        self._idle = 0
         self._compressor = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
         self._decompressor = zlib.decompressobj(-zlib.MAX_WBITS)
 
@@ -54,6 +58,7 @@ class DeflateStream:
                 raise CompressionError(f"corrupt deflate stream: {error}") from error
             if self._decompressor.eof:
                 raise CompressionError("the deflate stream ended; a server never ends it")
+            self._idle = 0 if piece else _check_idle(self._idle + len(data))
             data = self._decompressor.unconsumed_tail
             if piece:
                 yield piece
@@ -73,6 +78,7 @@ class SnappyStream:
         self._decompressor = snappy.StreamDecompressor()
         self._held = b""
         self._position = 0
+        self._idle = 0
         self._started = False
 
     def outgoing(self, data: bytes) -> bytes:
@@ -87,6 +93,7 @@ class SnappyStream:
                 piece = bytes(self._decompressor.decompress(chunk))
             except Exception as error:  # the library raises OSError and three classes of its own
                 raise CompressionError(f"corrupt snappy stream: {error}") from error
+            self._idle = 0 if piece else _check_idle(self._idle + len(chunk))
             if piece:
                 yield piece
         # Once per call: a chunk may be as short as 4 bytes, cutting each off would be quadratic.
@@ -120,3 +127,10 @@ class SnappyStream:
         chunk = self._held[self._position : end]
         self._position = end
         return chunk
+
+
+def _check_idle(count: int) -> int:
+    """*count*; raises CompressionError when so many bytes without any output are too many."""
+    if count > _MOST_IDLE:
+        raise CompressionError(f"{count} bytes of a compressed stream gave no output")
+    return count

@@ -9,6 +9,7 @@ from tests.mutants.answers import ANSWERS
 from tests.mutants.commands import COMMANDS
 from tests.mutants.consuming import CONSUMING
 from tests.mutants.mutant import Mutant
+from tests.mutants.odd import ODD
 from tests.mutants.publishing import PUBLISHING
 from tests.mutants.rooms import ROOMS
 from tests.mutants.security import SECURITY
@@ -24,4 +25,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *SPOOL,
     *ROOMS,
     *COMMANDS,
+    *ODD,
 )
