@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from nsqsmart.errors import ConfigError
@@ -53,6 +54,14 @@ class Address(NamedTuple):
 def is_valid_name(name: str) -> bool:
     """Whether nsqd accepts *name* for a topic or channel."""
     return len(name) <= _MAX_NAME and _NAME.fullmatch(name) is not None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether *host* is this machine: a number, or the one name that is known to be."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False  # whoever owns the domain says where 127.example leads
 
 
 def check_topic(topic: object) -> str:

@@ -8,7 +8,6 @@ import socket as _socket
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any
 
 from nsqsmart._version import __version__
@@ -21,7 +20,7 @@ from nsqsmart.errors import (
     ServerError,
     TlsRequired,
 )
-from nsqsmart.names import Address
+from nsqsmart.names import Address, is_loopback
 from nsqsmart.net.sockets import Socket
 from nsqsmart.net.transport import TlsStream, Transport, make_context
 from nsqsmart.wire import commands
@@ -215,7 +214,7 @@ def _authorize(talk: _Conversation, greeting: Greeting, grant: Grant, peer: Addr
     talk.watcher.begin("auth")
     if not secret:
         raise ServerError("E_AUTH_FIRST", f"{peer} asks for AUTH: give auth_secret")
-    if not (greeting.offer.tls or greeting.config.allow_plaintext_auth or _is_loopback(peer.host)):
+    if not (greeting.offer.tls or greeting.config.allow_plaintext_auth or is_loopback(peer.host)):
         raise ConnectError(
             f"auth_secret is not sent to {peer} without TLS; "
             "use nsqs:// or nsqs+lookupd://, or set allow_plaintext_auth",
@@ -232,11 +231,3 @@ def _is_accepted(answer: bytes) -> bool:
         return answer == OK or isinstance(json.loads(answer), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether *host* is this machine: a number, or the one name that is known to be."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False  # whoever owns the domain says where 127.example leads

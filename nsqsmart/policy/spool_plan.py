@@ -50,7 +50,7 @@ def read_progress(data: bytes) -> Progress | None:
     try:
         values = json.loads(data)
         found = Progress(values["segment"], values["offset"], frozenset(values["done"]))
-    except (ValueError, TypeError, LookupError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         return None
     numbers = (found.segment, found.offset, *found.done)
     return found if all(type(each) is int and each >= 0 for each in numbers) else None

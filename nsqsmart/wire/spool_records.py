@@ -146,7 +146,7 @@ def _read(content: bytes) -> SpoolRecord | None:
         if isinstance(values.get("key"), list):
             values["key"] = base64.b64decode(values["key"][0])
         return SpoolRecord(body=content[begin + size :], **values)
-    except (struct.error, ValueError, TypeError, LookupError, AttributeError):
+    except (struct.error, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
 
 

@@ -15,7 +15,7 @@ _LOOKUPS = "tests/integration/test_publish_lookups.py"
 ANSWERS: tuple[Mutant, ...] = (
     Mutant(
         "a-name-is-loopback",
-        _HANDSHAKE,
+        "nsqsmart/names.py",
         'host == "localhost" or ip_address(host).is_loopback',
         'host == "localhost" or host.startswith("127.")',
         "a secret leaves in the clear to this machine's addresses alone, not to names like them",

@@ -8,6 +8,8 @@ _HANDSHAKE = "nsqsmart/net/handshake.py"
 _STREAMS = "nsqsmart/wire/streams.py"
 _TLS = "nsqsmart/net/tls.py"
 _HANDSHAKES = "tests/unit/net/test_handshake_odd.py"
+_HOSTS = "tests/unit/embedded/test_hosts.py"
+_CORPUS = "tests/unit/test_corpus.py"
 _IDLE = "tests/unit/wire/test_idle_streams.py"
 
 ODD: tuple[Mutant, ...] = (
@@ -148,5 +150,77 @@ ODD: tuple[Mutant, ...] = (
         '    return "" and ConfigError(\n        "tls_key is encrypted',
         "a key with a pass phrase is an error that says what to do, not a question",
         (_HANDSHAKES,),
+    ),
+    Mutant(
+        "any-host-will-do",
+        "nsqsmart/embedded/serving/program.py",
+        "        _check_hosts(program, values)\n",
+        "",
+        "a server of ours listens for other machines only where -expose says so",
+        (_HOSTS,),
+    ),
+    Mutant(
+        "exposed-without-a-word",
+        "nsqsmart/embedded/serving/program.py",
+        '        say(program, f"WARNING',
+        '        str(f"WARNING',
+        "a server that other machines can reach says so",
+        (_HOSTS,),
+    ),
+    Mutant(
+        "a-cluster-for-everybody",
+        "nsqsmart/embedded/cluster.py",
+        '            "tcp_address": ("127.0.0.1", port),',
+        '            "tcp_address": ("0.0.0.0", port),',
+        "a cluster listens on this machine alone",
+        (_HOSTS,),
+    ),
+    Mutant(
+        "a-dash-for-everybody",
+        "nsqsmart/cli/dash_server.py",
+        "ThreadingHTTPServer((_HOST, port), handler)",
+        'ThreadingHTTPServer(("0.0.0.0", port), handler)',
+        "the dash listens on this machine alone",
+        (_HOSTS,),
+    ),
+    Mutant(
+        "a-record-that-nests-ends-the-program",
+        "nsqsmart/wire/spool_records.py",
+        "AttributeError, RecursionError):",
+        "AttributeError):",
+        "a record of the spool that another program wrote is passed over, however deep it nests",
+        (_CORPUS,),
+    ),
+    Mutant(
+        "progress-that-nests-ends-the-program",
+        "nsqsmart/policy/spool_plan.py",
+        "LookupError, RecursionError):",
+        "LookupError):",
+        "a record of progress that cannot be read is none, however deep it nests",
+        (_CORPUS,),
+    ),
+    Mutant(
+        "a-lookup-that-nests-ends-the-program",
+        "nsqsmart/policy/documents.py",
+        "    except (ValueError, RecursionError) as error:",
+        "    except ValueError as error:",
+        "an answer over HTTP that nests too deep is an answer that failed",
+        (_CORPUS,),
+    ),
+    Mutant(
+        "a-header-that-nests-ends-the-program",
+        "nsqsmart/client/message.py",
+        "    except (ValueError, RecursionError):  # it came from a peer",
+        "    except ValueError:  # it came from a peer",
+        "headers of a message that cannot be read are none, however deep they nest",
+        (_CORPUS,),
+    ),
+    Mutant(
+        "a-short-message-is-unpacked",
+        "nsqsmart/wire/messages.py",
+        "    if len(data) < HEAD_SIZE:",
+        "    if False:",
+        "a message shorter than its head is refused",
+        (_CORPUS,),
     ),
 )

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nsqsmart.embedded.serving.flags import Flag, FlagError, parse
+from nsqsmart.embedded.serving.flags import Flag, FlagError, parse, switch
 from nsqsmart.embedded.serving.versions import VERSIONS
-from nsqsmart.names import Dialect
+from nsqsmart.names import Dialect, is_loopback
 
 _PLAIN = {"version", "help", "h"}
+_LISTENING = ("tcp-address", "http-address", "https-address")
 _CHECKED = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -27,6 +28,7 @@ COMMON = {
     "version": Flag(str, "print the version and exit", switch=True),
     "help": Flag(str, "print the flags and exit", switch=True),
     "h": Flag(str, "print the flags and exit", switch=True),
+    "expose": Flag(switch, "let other machines connect: nothing here is secured", switch=True),
     "verbose": Flag(str, "accepted and ignored", switch=True),
     "config": Flag(str, "accepted and ignored"),
     "log-level": Flag(str, "accepted and ignored"),
@@ -47,6 +49,7 @@ def read_flags(
     """The values, or the exit code of a program that has nothing more to do."""
     try:
         values = parse(arguments, flags)
+        _check_hosts(program, values)
     except FlagError as error:
         print(f"{program}: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -60,6 +63,19 @@ def read_flags(
                 print(f"  -{name}\n\t{flag.help}")  # noqa: T201
         return 0
     return values
+
+
+def _check_hosts(program: str, values: Mapping[str, Any]) -> None:
+    """Raise FlagError where other machines could connect, unless that is meant; then warn."""
+    for name in _LISTENING:
+        host, _ = values.get(name, ("127.0.0.1", 0))
+        if is_loopback(host):
+            continue
+        if not values.get("expose"):
+            raise FlagError(
+                f"-{name} {host}: other machines could connect; give -expose if that is meant"
+            )
+        say(program, f"WARNING: other machines can connect to {host}; this is no server to expose")
 
 
 def run_until_signal(program: str, start: Callable[[], None], stop: Callable[[], None]) -> int:

@@ -11,7 +11,6 @@ from nsqsmart.wire.streams import DeflateStream, SnappyStream, Stream
 
 MIB = 1024 * 1024
 OK = b"\x00\x00\x00\x06\x00\x00\x00\x00OK"
-HEADER = b"\xff\x06\x00\x00sNaPpY"
 EMPTY_BLOCK = b"\x00\x00\x00\xff\xff"
 """What a sync flush without data is in deflate."""
 
@@ -26,10 +25,9 @@ EVERY = pytest.mark.parametrize(
     [
         (DeflateStream, EMPTY_BLOCK * 1000),
         (SnappyStream, skippable(64 * 1024)),
-        (SnappyStream, skippable(4) * 1000),
-        (SnappyStream, HEADER * 1000),
+        (SnappyStream, skippable(64) * 100),
     ],
-    ids=["empty blocks", "padding", "tiny padding", "headers"],
+    ids=["empty blocks", "padding", "small padding"],
 )
 
 
