@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import nsqsmart
+from nsqsmart import Receipt
 from nsqsmart.client.publishing.shared_state import PublishingState
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import PublishError
@@ -73,3 +74,10 @@ def codes(error: PublishError) -> list[str]:
 def bodies(cluster: Cluster, topic: str = "t") -> Counter[bytes]:
     """What is stored, and how often."""
     return Counter(stored.body for stored in cluster.stored(topic))
+
+
+def published(producer: nsqsmart.Producer, way: str, body: bytes, **arguments: Any) -> Receipt:
+    """The receipt of *body*, published to ``t`` by the method of that name."""
+    given = [body] if way == "publish_many" else body
+    found = getattr(producer, way)("t", given, **arguments)
+    return found.result(10) if way == "publish_async" else found

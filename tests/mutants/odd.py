@@ -8,6 +8,8 @@ _HANDSHAKE = "nsqsmart/net/handshake.py"
 _STREAMS = "nsqsmart/wire/streams.py"
 _TLS = "nsqsmart/net/tls.py"
 _HANDSHAKES = "tests/unit/net/test_handshake_odd.py"
+_NETWORKS = "tests/integration/test_odd_networks.py"
+_ANSWERS = "tests/integration/test_odd_answers.py"
 _HOSTS = "tests/unit/embedded/test_hosts.py"
 _CORPUS = "tests/unit/test_corpus.py"
 _IDLE = "tests/unit/wire/test_idle_streams.py"
@@ -222,5 +224,122 @@ ODD: tuple[Mutant, ...] = (
         "    if False:",
         "a message shorter than its head is refused",
         (_CORPUS,),
+    ),
+    Mutant(
+        "dial-timeout-of-nobody",
+        "nsqsmart/net/connection.py",
+        "dial(address, min(deadline, monotonic() + config.dial_timeout), wires=wires)",
+        "dial(address, deadline, wires=wires)",
+        "a connect that never ends takes no longer than dial_timeout",
+        (f"{_NETWORKS}::test_a_connect_that_never_ends_is_not_sent_and_its_place_is_free_again",),
+    ),
+    Mutant(
+        "a-failed-dial-keeps-its-place",
+        "nsqsmart/net/pool.py",
+        "                place.alive.pop(id(dial), None)\n",
+        "                globals().setdefault('_kept', []).append(dial)\n",
+        "a connect that failed leaves its place in the pool",
+        (f"{_NETWORKS}::test_a_connect_that_never_ends_is_not_sent_and_its_place_is_free_again",),
+    ),
+    Mutant(
+        "messages-are-no-signs-of-life",
+        "nsqsmart/net/reader.py",
+        "read():\n            before, sink.heard_at = now, (now := monotonic())",
+        "read():\n            before, now = now, monotonic()",
+        "any byte is a sign of life, though no heartbeat comes",
+        (f"{_NETWORKS}::test_messages_without_heartbeats_are_signs_of_life",),
+    ),
+    Mutant(
+        "packed-messages-are-no-signs-of-life",
+        "nsqsmart/net/reader.py",
+        "                before, sink.heard_at = now, (now := monotonic())\n"
+        "                for piece in transport.decode(data):",
+        "                before, now = now, monotonic()\n"
+        "                for piece in transport.decode(data):",
+        "any byte is a sign of life on a compressed connection too",
+        (f"{_NETWORKS}::test_messages_without_heartbeats_are_signs_of_life",),
+    ),
+    Mutant(
+        "what-comes-in-between-is-lost",
+        "nsqsmart/wire/frames.py",
+        "        self._pieces.append(data)\n        self.size += len(data)",
+        "        self.size += len(data)",
+        "what is consumed is the same whatever the segments",
+        ("tests/unit/wire/test_deliveries.py::test_every_byte_for_itself",),
+    ),
+    Mutant(
+        "an-end-is-no-doubt",
+        "nsqsmart/policy/retry.py",
+        "        Outcome.UNCERTAIN, answered=False, retry=",
+        "        Outcome.NOT_SENT, answered=False, retry=",
+        "a message is in doubt when TLS ends before its answer",
+        (f"{_NETWORKS}::test_tls_that_ends_before_the_answer_leaves_a_message_in_doubt",),
+    ),
+    Mutant(
+        "the-receipt-of-another",
+        "nsqsmart/client/publisher.py",
+        "(receipt is None or receipt.trace_id != traced)",
+        "receipt is None",
+        "a receipt with another trace id is no success",
+        (f"{_ANSWERS}::test_a_receipt_that_is_not_that_of_the_message_is_no_success",),
+    ),
+    Mutant(
+        "ok-is-a-receipt",
+        "nsqsmart/client/publisher.py",
+        "(receipt is None or receipt.trace_id != traced)",
+        "(receipt is not None and receipt.trace_id != traced)",
+        "a traced publish succeeds by a receipt alone",
+        (f"{_ANSWERS}::test_a_receipt_that_is_not_that_of_the_message_is_no_success",),
+    ),
+    Mutant(
+        "ok-and-something",
+        "nsqsmart/wire/receipts.py",
+        "    if data == OK:",
+        "    if data.startswith(OK):",
+        "only the two bytes OK are an OK",
+        (f"{_ANSWERS}::test_only_ok_is_ok_and_its_connection_is_left",),
+    ),
+    Mutant(
+        "a-full-nsqd-is-asked-again-and-again",
+        "nsqsmart/client/publisher.py",
+        "        self.outages.failed(address, now)\n",
+        "",
+        "an nsqd that lets nobody in is left alone where there is another",
+        (f"{_ANSWERS}::test_an_nsqd_that_is_full_is_left_alone_where_there_is_another",),
+    ),
+    Mutant(
+        "retries-without-a-pause",
+        "nsqsmart/policy/retry.py",
+        "        return min(uniform(0.0, ceiling), self.left(now))",
+        "        return 0.0",
+        "a full nsqd is asked with pauses that grow",
+        (f"{_ANSWERS}::test_where_every_nsqd_is_full_nothing_was_sent_and_the_pauses_grow",),
+    ),
+    Mutant(
+        "a-missing-secret-is-tried-again",
+        "nsqsmart/policy/retry.py",
+        "    if code in answers.BAD_INPUT or code in answers.UNAUTHORIZED:",
+        "    if code in answers.BAD_INPUT:",
+        "a secret that is asked for and not there is an error at once",
+        (
+            f"{_ANSWERS}::test_a_secret_that_is_asked_for_and_not_there_is_said_once_and_not_tried_again",
+        ),
+    ),
+    Mutant(
+        "what-is-unlisted-is-hung-up",
+        "nsqsmart/client/keeper.py",
+        "        for subscription in moved:\n            subscription.hang_up()",
+        "        moved += [self._kept[each] for each in list(self._kept) if each not in wanted]\n"
+        "        for subscription in moved:\n            subscription.hang_up()",
+        "the connection to a node that flaps is kept",
+        (f"{_ANSWERS}::test_the_connection_to_a_node_that_flaps_is_kept",),
+    ),
+    Mutant(
+        "a-name-for-ever",
+        "nsqsmart/net/resolving.py",
+        "    if remembered and monotonic() - remembered[0] < _REMEMBER:",
+        "    if remembered:",
+        "the name of a lookup is resolved again after a minute",
+        (f"{_ANSWERS}::test_the_name_of_a_lookup_is_resolved_again",),
     ),
 )
