@@ -10,6 +10,8 @@ _TLS = "nsqsmart/net/tls.py"
 _HANDSHAKES = "tests/unit/net/test_handshake_odd.py"
 _NETWORKS = "tests/integration/test_odd_networks.py"
 _ANSWERS = "tests/integration/test_odd_answers.py"
+_ENDINGS = "tests/integration/test_odd_endings.py"
+_SPARK = "tests/rooms/spark/test_readers.py"
 _HOSTS = "tests/unit/embedded/test_hosts.py"
 _CORPUS = "tests/unit/test_corpus.py"
 _IDLE = "tests/unit/wire/test_idle_streams.py"
@@ -341,5 +343,119 @@ ODD: tuple[Mutant, ...] = (
         "    if remembered:",
         "the name of a lookup is resolved again after a minute",
         (f"{_ANSWERS}::test_the_name_of_a_lookup_is_resolved_again",),
+    ),
+    Mutant(
+        "a-failure-without-its-stack",
+        "nsqsmart/client/crew.py",
+        "message, exc_info=error, extra=said)",
+        "message, extra=said)",
+        "the exception of a handler is logged with its stack",
+        (f"{_ENDINGS}::test_an_exception_of_a_handler_is_logged_with_its_stack_and_slows_down",),
+    ),
+    Mutant(
+        "a-failure-slows-nothing-down",
+        "nsqsmart/client/requeue.py",
+        "return Requeue() if isinstance(error, Exception) else Requeue(0.0)",
+        "return Requeue(backoff=False) if isinstance(error, Exception) else Requeue(0.0)",
+        "nothing is asked for while a consumer backs off after an exception of its handler",
+        (f"{_ENDINGS}::test_an_exception_of_a_handler_is_logged_with_its_stack_and_slows_down",),
+    ),
+    Mutant(
+        "an-exit-is-a-failure-like-any-other",
+        "nsqsmart/client/crew.py",
+        "        if not isinstance(error, Exception):\n            self._boss.on_fatal(error)",
+        "        if False:\n            self._boss.on_fatal(error)",
+        "SystemExit and its like from a handler end run()",
+        ("tests/unit/client/test_crew.py::test_a_handler_that_wants_the_process_to_end_is_heard",),
+    ),
+    Mutant(
+        "known-ends-alone-are-ends",
+        "nsqsmart/client/crew.py",
+        "        if not isinstance(error, Exception):\n            self._boss.on_fatal(error)",
+        "        if isinstance(error, SystemExit | KeyboardInterrupt):\n"
+        "            self._boss.on_fatal(error)",
+        "whatever is no Exception ends run()",
+        ("tests/unit/client/test_crew.py::test_a_handler_that_wants_the_process_to_end_is_heard",),
+    ),
+    Mutant(
+        "an-exit-of-a-worker-is-a-zero",
+        "nsqsmart/client/running.py",
+        "        raise reason\n",
+        "        raise SystemExit(0)\n",
+        "sys.exit() in a handler is the exit code of the process",
+        (f"{_ENDINGS}::test_sys_exit_in_a_worker_is_the_exit_code_of_the_process",),
+    ),
+    Mutant(
+        "a-callback-that-hangs-has-it",
+        "nsqsmart/client/giving_up.py",
+        "            result = send(message)\n",
+        "            message.finish()\n            result = send(message)\n",
+        "no FIN leaves before the callback has taken a message over",
+        (f"{_ENDINGS}::test_a_callback_that_hangs_keeps_the_server_from_forgetting",),
+    ),
+    Mutant(
+        "a-dead-reader-is-a-zombie",
+        "nsqsmart/client/subscription.py",
+        "        except BaseException as error:\n            # An application's callback",
+        "        except Exception as error:\n            # An application's callback",
+        "a reader that an exception of another thread ends is replaced",
+        (f"{_ENDINGS}::test_a_reader_that_an_exception_of_another_thread_ends_is_replaced",),
+    ),
+    Mutant(
+        "closed-and-open",
+        "nsqsmart/client/consumer.py",
+        "        self._ending.check()\n        if self._engine is not None:",
+        "        if self._engine is not None:",
+        "a consumer that was closed does not start",
+        (f"{_ENDINGS}::test_a_consumer_starts_once",),
+    ),
+    Mutant(
+        "an-exit-waits-as-long-as-it-takes",
+        "nsqsmart/client/exiting.py",
+        "_PATIENCE = 2.0",
+        "_PATIENCE = 60.0",
+        "the end of a process waits 2 s at most for what is on its way",
+        (f"{_ENDINGS}::test_a_program_ends_with_its_code_whatever_its_clients_are_doing",),
+    ),
+    Mutant(
+        "stop-ends-what-is-not-there",
+        "nsqsmart/spark/stream.py",
+        "    def _source(self)",
+        "    def stop(self) -> None:\n        self._made.report()\n\n    def _source(self)",
+        "stop() of a stream reader is safe twice, before anything, and on another thread",
+        (_SPARK,),
+    ),
+    Mutant(
+        "a-reader-opens-its-clients-at-once",
+        "nsqsmart/spark/stream.py",
+        "        self._options = options\n",
+        "        self._options = options\n"
+        '        self._admin = __import__("nsqsmart").Admin(options.address)\n',
+        "a stream reader opens nothing before it is asked, and can be pickled",
+        (_SPARK,),
+    ),
+    Mutant(
+        "a-task-leaves-its-client-open",
+        "nsqsmart/spark/publishing.py",
+        "        with self._producer:\n",
+        "        if True:\n",
+        "a task that failed leaves nothing to the next one in its worker",
+        (_SPARK,),
+    ),
+    Mutant(
+        "a-workers-end-is-the-drivers",
+        "nsqsmart/client/pull_subscription.py",
+        "    def _check_process(self) -> None:\n        if os.getpid() != self._process:",
+        "    def _check_process(self) -> None:\n        if False:",
+        "a forked worker cannot end a subscription of its driver",
+        (_SPARK,),
+    ),
+    Mutant(
+        "threads-that-hold-the-process",
+        "nsqsmart/net/threads.py",
+        "daemon=True",
+        "daemon=False",
+        "an executor that ends in the middle of a task ends at once",
+        (f"{_SPARK}::test_a_worker_that_ends_in_the_middle_of_a_task_ends_at_once",),
     ),
 )

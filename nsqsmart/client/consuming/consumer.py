@@ -179,9 +179,9 @@ class Consumer:
         """
         if os.getpid() != self._process:
             self._begin_anew()
+        self._shutdown.check()
         if self._runtime is not None:
             raise RuntimeError("the Consumer was started before")
-        self._shutdown.check()
         endpoint = open_endpoint(self._endpoint)
         dead_letters = DeadLetters(self._config, self._address, Producer)
         self._runtime = runtime = RunningConsumer(
