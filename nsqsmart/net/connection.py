@@ -26,7 +26,16 @@ from nsqsmart.net.sockets import Socket, dial
 from nsqsmart.net.transport import Transport
 from nsqsmart.wire import commands
 from nsqsmart.wire.answers import STAYS_OPEN, decode_error
-from nsqsmart.wire.frames import ERROR, HEARTBEAT, OK, OK_FRAME, RESPONSE, Frame, FrameDecoder
+from nsqsmart.wire.frames import (
+    ERROR,
+    HEARTBEAT,
+    MAX_ANSWER,
+    OK,
+    OK_FRAME,
+    RESPONSE,
+    Frame,
+    FrameDecoder,
+)
 from nsqsmart.wire.identify import Grant
 
 _REDESIGNED_TLS_LIFETIME = 4.0
@@ -102,7 +111,7 @@ class Connection:
         """The pool's."""
         self._socket: Socket = transport.socket
         self._plain = not transport.layers
-        self._frames = FrameDecoder(max_frame_size)
+        self._frames = FrameDecoder(min(max_frame_size, MAX_ANSWER))
 
     def exchange(self, command: bytes, deadline: float, now: float | None = None) -> bytes:
         """Send *command* and return the data of its response; *now* saves a look at the clock.

@@ -25,6 +25,7 @@ from nsqsmart.wire.answers import decode_error
 from nsqsmart.wire.frames import (
     ERROR,
     HEARTBEAT,
+    MAX_ANSWER,
     MESSAGE,
     OK,
     OK_FRAME,
@@ -240,7 +241,7 @@ class Pipeline(Generic[T]):
     def _read(self, connection: Connection, max_frame_size: int) -> TransportError:
         socket = connection.transport.socket
         plain = not connection.transport.layers
-        decoder = FrameDecoder(max_frame_size)
+        decoder = FrameDecoder(min(max_frame_size, MAX_ANSWER))
         while not (self.over and not self._waiting):
             data = socket.read()
             if not data:

@@ -21,6 +21,9 @@ _TYPE_SIZE = 4
 DEFAULT_MAX_FRAME_SIZE = 5 * 1024 * 1024 + 64
 """Bytes: the servers' default body limit, and room for the largest head (protocol 1.2)."""
 
+MAX_ANSWER = 1024 * 1024
+"""Bytes of a frame where no message can come: the longest answer is an error that quotes a line."""
+
 
 class Frame(NamedTuple):
     """One frame: its type (RESPONSE, ERROR or MESSAGE) and its data."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import struct
 from collections import Counter
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import nsqsmart
 from nsqsmart.errors import NotAuthorized, Outcome, PublishError
 from nsqsmart.net import resolving
-from nsqsmart.wire.frames import ERROR, RESPONSE, encode_frame
+from nsqsmart.wire.frames import ERROR, MAX_ANSWER, RESPONSE, encode_frame
 from nsqsmart.wire.receipts import TracedReceipt, encode_receipt
 from tests.helpers import eventually
 from tests.integration.consuming import Handled
@@ -97,6 +98,28 @@ def test_only_ok_is_ok_and_its_connection_is_left(data, way):
                     published(producer, way, b"x")
                 assert caught.value.outcome is Outcome.UNCERTAIN
         assert nsqd.accepted == rounds(way)
+
+
+@pytest.mark.parametrize("way", ["publish", "publish_async", "publish_many"])
+def test_an_answer_of_more_than_a_mebibyte_is_not_waited_for(way):
+    """Its head is enough: no message can come here, however large messages may be."""
+
+    def script(talk: Talk) -> None:
+        talk.greet()
+        talk.line()
+        talk.body()
+        talk.send(struct.pack(">II", MAX_ANSWER + 1, RESPONSE))
+        talk.stall()
+
+    options = {"publish_attempts": 1, "max_frame_size": 64 << 20}
+    with (
+        Peer(script) as nsqd,
+        nsqsmart.Producer(nsqd.url, **options) as producer,
+        pytest.raises(PublishError) as caught,
+    ):
+        published(producer, way, b"x", timeout=5)
+    assert caught.value.outcome is Outcome.UNCERTAIN
+    assert codes(caught.value) == ["ProtocolError"]
 
 
 # ---------------------------------------------------------------------- servers that let nobody in
@@ -202,8 +225,6 @@ def test_the_name_of_a_lookup_is_resolved_again(monkeypatch):
         return real(houses[-1] if named else host, port, *args, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    ages, monotonic = [0.0], resolving.monotonic
-    monkeypatch.setattr(resolving, "monotonic", lambda: monotonic() + ages[0])
     with Peer(healthy) as nsqd, Peer(lookup_of({0: nsqd.address})) as old:
         port = old.address[1]
         with (
@@ -216,7 +237,8 @@ def test_the_name_of_a_lookup_is_resolved_again(monkeypatch):
             houses.append("127.0.0.2")
             producer.warm("u")
             assert old.accepted > asked
-            ages[0] = 61.0
+            for name, (at, found) in list(resolving._known.items()):
+                resolving._known[name] = at - 61, found  # as if that long had passed
             with contextlib.suppress(nsqsmart.errors.NsqError):
                 producer.warm("v", timeout=0.5)
             elsewhere.accept()[0].close()

@@ -12,6 +12,7 @@ _NETWORKS = "tests/integration/test_odd_networks.py"
 _ANSWERS = "tests/integration/test_odd_answers.py"
 _ENDINGS = "tests/integration/test_odd_endings.py"
 _SPARK = "tests/rooms/spark/test_readers.py"
+_SECRETS = "tests/unit/test_secrets.py"
 _HOSTS = "tests/unit/embedded/test_hosts.py"
 _CORPUS = "tests/unit/test_corpus.py"
 _IDLE = "tests/unit/wire/test_idle_streams.py"
@@ -457,5 +458,77 @@ ODD: tuple[Mutant, ...] = (
         "daemon=False",
         "an executor that ends in the middle of a task ends at once",
         (f"{_SPARK}::test_a_worker_that_ends_in_the_middle_of_a_task_ends_at_once",),
+    ),
+    Mutant(
+        "an-answer-as-large-as-a-message",
+        "nsqsmart/net/connection.py",
+        "FrameDecoder(min(max_frame_size, MAX_ANSWER))",
+        "FrameDecoder(max_frame_size)",
+        "an answer of more than 1 MiB ends the connection before it is read",
+        (f"{_ANSWERS}::test_an_answer_of_more_than_a_mebibyte_is_not_waited_for",),
+    ),
+    Mutant(
+        "an-answer-as-large-as-a-message-in-a-pipeline",
+        "nsqsmart/net/pipeline.py",
+        "FrameDecoder(min(max_frame_size, MAX_ANSWER))",
+        "FrameDecoder(max_frame_size)",
+        "an answer of more than 1 MiB ends a pipeline before it is read",
+        (f"{_ANSWERS}::test_an_answer_of_more_than_a_mebibyte_is_not_waited_for",),
+    ),
+    Mutant(
+        "the-limit-by-default-is-none",
+        "nsqsmart/wire/frames.py",
+        "DEFAULT_MAX_FRAME_SIZE = 5 * 1024 * 1024 + 64",
+        "DEFAULT_MAX_FRAME_SIZE = 1 << 31",
+        "a message is 5 MiB and its head at most, unless max_frame_size says otherwise",
+        ("tests/unit/wire/test_frames.py",),
+    ),
+    Mutant(
+        "a-tls-error-without-its-reason",
+        _TLS,
+        'raise ProtocolError(f"TLS stream broken: {error}") from error',
+        'raise ProtocolError("TLS stream broken") from error',
+        "a server that demands a client certificate is told as that",
+        (_HANDSHAKES,),
+    ),
+    Mutant(
+        "a-config-shows-its-secret",
+        "nsqsmart/config/table.py",
+        "repr=not row.secret",
+        "repr=True",
+        "the repr of a config leaves its secret out",
+        (_SECRETS,),
+    ),
+    Mutant(
+        "an-address-shows-its-secret",
+        "nsqsmart/config/addresses.py",
+        "dataclasses.field(default=(), repr=False)",
+        "dataclasses.field(default=())",
+        "the repr of an address leaves its query out",
+        ("tests/unit/test_config.py::test_a_secret_is_not_printed",),
+    ),
+    Mutant(
+        "a-consumer-keeps-its-secret-in-sight",
+        "nsqsmart/client/consumer.py",
+        " = lambda: address\n",
+        " = lambda: address\n        self._told = address\n",
+        "nothing that a client consists of shows its secret",
+        (_SECRETS,),
+    ),
+    Mutant(
+        "a-value-that-is-wrong-shows-its-neighbours",
+        "nsqsmart/config/table.py",
+        'shown = "***" if self.secret else repr(value)',
+        "shown = repr(value)",
+        "a bad secret is not printed",
+        ("tests/unit/test_config.py::test_a_bad_secret_is_not_printed",),
+    ),
+    Mutant(
+        "a-body-beside-a-record",
+        "nsqsmart/client/facts.py",
+        "nsqd=message.nsqd,",
+        'nsqd=f"{message.nsqd} {message.body}",',
+        "no record holds a body, in its fields either",
+        (_SECRETS,),
     ),
 )

@@ -154,7 +154,8 @@ class Consumer:
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self._names = (check_topic(topic), check_channel(channel))
-        self._address = address
+        # Not the address: a debugger that shows what a Consumer consists of would show its secret.
+        self._make_producer = lambda **options: Producer(address, **options)
         self._endpoint, self._config = resolve(ConsumerConfig, address, options, config=config)
         self._make_dispatcher = dispatcher_maker(handler, batch_handler, self._config)
         check_dead_letters(self._config, topic)
@@ -183,7 +184,7 @@ class Consumer:
         if self._runtime is not None:
             raise RuntimeError("the Consumer was started before")
         endpoint = open_endpoint(self._endpoint)
-        dead_letters = DeadLetters(self._config, self._address, Producer)
+        dead_letters = DeadLetters(self._config, self._make_producer)
         self._runtime = runtime = RunningConsumer(
             self._names, self._make_dispatcher, endpoint, self._config, dead_letters, self._stop
         )

@@ -50,18 +50,14 @@ def check_dead_letters(config: ConsumerConfig, topic: str) -> None:
 class DeadLetters:
     """Passes messages on to ``on_giving_up`` or ``dead_letter_topic``, then finishes them.
 
-    The producer of the dead letters is made by *make_producer* on first use, for *address*, the
-    consumer's.
+    *make_producer* makes the producer of the dead letters on first use, for the address of the
+    consumer, with the options that it is given.
     """
 
     def __init__(
-        self,
-        config: ConsumerConfig,
-        address: str | None,
-        make_producer: Callable[..., DeadLetterProducer],
+        self, config: ConsumerConfig, make_producer: Callable[..., DeadLetterProducer]
     ) -> None:
         self._config = config
-        self._address = address
         self._make_producer = make_producer
         self._lock = threading.Lock()  # guards the three below
         self._producer: DeadLetterProducer | None = None
@@ -120,5 +116,5 @@ class DeadLetters:
                 shared = {
                     each.name: getattr(self._config, each.name) for each in fields(ClientConfig)
                 }
-                self._producer = self._make_producer(self._address, **shared)
+                self._producer = self._make_producer(**shared)
             return self._producer

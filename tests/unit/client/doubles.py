@@ -32,7 +32,7 @@ class FakeRuntime:
         self.fatal: list[BaseException] = []
         self.checked_out = CheckedOut(self._on_success)
         self.dead_letters = DeadLetters(
-            ConsumerConfig(**options), "nsq://127.0.0.1:1", make_producer
+            ConsumerConfig(**options), make_producer
         )
 
     def is_starved(self) -> bool:

@@ -125,7 +125,7 @@ def test_of_a_long_error_only_the_beginning_is_kept() -> None:
     def script(talk: Talk) -> None:
         talk.greet(json.dumps(GRANT).encode())
         talk.publish()
-        talk.send(encode_frame(ERROR, b"E_BAD_MESSAGE " + b"x" * KIB * KIB))
+        talk.send(encode_frame(ERROR, b"E_BAD_MESSAGE " + b"x" * 500 * KIB))
         talk.stall()
 
     with Peer(script) as peer:

@@ -105,7 +105,9 @@ def test_what_the_handler_answered_is_not_answered_again():
     assert handle(lambda message: message.requeue(3))[0] == [("REQ", 3, True)]
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), BaseException()], ids=repr
+)
 def test_a_handler_that_wants_the_process_to_end_is_heard(error):
     sent, _, runtime = handle(raising(error))
     assert runtime.fatal == [error]

@@ -136,4 +136,4 @@ def test_what_cannot_work_is_refused_when_the_consumer_is_made():
 
 
 def test_without_a_limit_nothing_is_given_up():
-    assert DeadLetters(ConsumerConfig(), None, Producer).most_attempts > 65535
+    assert DeadLetters(ConsumerConfig(), Producer).most_attempts > 65535
