@@ -15,7 +15,7 @@ _SPARK = "tests/rooms/spark/test_readers.py"
 _SECRETS = "tests/unit/test_secrets.py"
 _HOSTS = "tests/unit/embedded/test_hosts.py"
 _CORPUS = "tests/unit/test_corpus.py"
-_IDLE = "tests/unit/wire/test_idle_streams.py"
+_STREAM_TESTS = "tests/unit/wire/test_streams.py"
 
 ODD: tuple[Mutant, ...] = (
     Mutant(
@@ -24,7 +24,7 @@ ODD: tuple[Mutant, ...] = (
         "self._idle = 0 if piece else _check_idle(self._idle + len(chunk))",
         "self._idle = 0",
         "snappy input that gives no output ends the connection after 1 MiB",
-        (_IDLE,),
+        (_STREAM_TESTS,),
     ),
     Mutant(
         "empty-blocks-without-end",
@@ -32,7 +32,7 @@ ODD: tuple[Mutant, ...] = (
         "self._idle = 0 if piece else _check_idle(self._idle + len(data))",
         "self._idle = 0",
         "deflate input that gives no output ends the connection after 1 MiB",
-        (_IDLE,),
+        (_STREAM_TESTS,),
     ),
     Mutant(
         "output-does-not-count",
@@ -40,7 +40,7 @@ ODD: tuple[Mutant, ...] = (
         "self._idle = 0 if piece else _check_idle(self._idle + len(chunk))",
         "self._idle = _check_idle(self._idle + len(chunk))",
         "a stream that gives output now and then may go on for ever",
-        (_IDLE,),
+        (_STREAM_TESTS,),
     ),
     Mutant(
         "a-snappy-chunk-of-any-kind",
@@ -48,7 +48,7 @@ ODD: tuple[Mutant, ...] = (
         "        if kind not in _DATA_CHUNKS and kind < _FIRST_SKIPPABLE:",
         "        if False:",
         "a snappy chunk of a reserved kind ends the connection",
-        ("tests/unit/wire/test_streams.py",),
+        (_STREAM_TESTS,),
     ),
     Mutant(
         "a-snappy-chunk-of-any-size",
@@ -56,7 +56,7 @@ ODD: tuple[Mutant, ...] = (
         "        if length > _MAX_CHUNK:",
         "        if False:",
         "nothing is held for a snappy chunk beyond what the format allows",
-        ("tests/unit/wire/test_streams.py",),
+        (_STREAM_TESTS,),
     ),
     Mutant(
         "a-bomb-in-one-piece",
@@ -64,7 +64,7 @@ ODD: tuple[Mutant, ...] = (
         "self._decompressor.decompress(data, _PIECE)",
         "self._decompressor.decompress(data)",
         "what is decompressed comes in pieces of bounded size",
-        ("tests/unit/wire/test_streams.py::test_a_bomb_comes_out_in_pieces",),
+        (f"{_STREAM_TESTS}::test_a_bomb_comes_out_in_pieces",),
     ),
     Mutant(
         "a-stream-may-end",
@@ -72,7 +72,7 @@ ODD: tuple[Mutant, ...] = (
         "            if self._decompressor.eof:",
         "            if False:",
         "bytes behind the end of a deflate stream end the connection",
-        ("tests/unit/wire/test_streams.py::test_a_deflate_stream_that_ends",),
+        (f"{_STREAM_TESTS}::test_a_deflate_stream_that_ends",),
     ),
     Mutant(
         "an-answer-to-identify-of-any-size",

@@ -310,3 +310,60 @@ def test_a_flood_of_tiny_chunks_leaves_nothing_behind() -> None:
     stream = SnappyStream()
     assert plain(stream, HEADER + chunk(0xFE, b"") * 20_000) == b""
     assert stream._held == b""
+
+
+# ------------------------------------------------------------------- input that gives no output
+
+EMPTY_BLOCK = b"\x00\x00\x00\xff\xff"
+
+
+def skippable(size: int) -> bytes:
+    """A snappy chunk of padding, *size* bytes in all."""
+    return b"\xfe" + (size - 4).to_bytes(3, "little") + bytes(size - 4)
+
+
+IDLE = pytest.mark.parametrize(
+    ("make", "nothing"),
+    [
+        (DeflateStream, EMPTY_BLOCK * 1000),
+        (SnappyStream, skippable(64 * 1024)),
+        (SnappyStream, skippable(64) * 100),
+    ],
+    ids=["empty blocks", "padding", "small padding"],
+)
+
+
+def begin(make: type[Stream]) -> tuple[Stream, Stream]:
+    """One that sends and one that has read the first of it."""
+    sender, receiver = make(), make()
+    assert b"".join(receiver.incoming(sender.outgoing(OK))) == OK
+    return sender, receiver
+
+
+@IDLE
+def test_a_mebibyte_without_output_is_the_end(make, nothing) -> None:
+    _, receiver = begin(make)
+    fed, ended = 0, ""
+    tracemalloc.start()
+    try:
+        while not ended and fed < 4 * KIB * KIB:
+            fed += len(nothing)
+            try:
+                assert list(receiver.incoming(nothing)) == []
+            except CompressionError as error:
+                ended = str(error)
+        assert tracemalloc.get_traced_memory()[1] < KIB * KIB
+    finally:
+        tracemalloc.stop()
+    assert "gave no output" in ended
+    assert KIB * KIB < fed < KIB * KIB + 2 * len(nothing)
+
+
+@IDLE
+def test_every_output_begins_the_count_anew(make, nothing) -> None:
+    """As between two heartbeats of a server that flushes often."""
+    sender, receiver = begin(make)
+    for _ in range(3):
+        for _ in range(KIB * KIB * 3 // 4 // len(nothing)):
+            assert list(receiver.incoming(nothing)) == []
+        assert b"".join(receiver.incoming(sender.outgoing(OK))) == OK
