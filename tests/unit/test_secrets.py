@@ -105,7 +105,7 @@ def detach(message: nsqsmart.Message) -> None:
         {"handler": lambda message: "a result"},
         {"batch_handler": fail, "batch_max_delay": 0.01},
     ],
-    ids=repr,
+    ids="-".join,
 )
 def test_no_record_of_a_consumer_holds_a_body_at_any_level(options, caplog) -> None:
     caplog.set_level(logging.DEBUG)
