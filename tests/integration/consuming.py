@@ -13,7 +13,7 @@ import pytest
 import nsqsmart
 from nsqsmart.client.consuming.runtime import RunningConsumer
 from nsqsmart.embedded import Cluster
-from nsqsmart.net.write_buffer import Outbox
+from nsqsmart.net.write_buffer import WriteBuffer
 from tests.helpers import eventually
 
 
@@ -79,25 +79,25 @@ class RdyWatch:
         self.told: list[int] = []
         self.excess: list[tuple[int, list[int]]] = []
         self._lock = threading.Lock()
-        self._outboxes: dict[RunningConsumer, set[Outbox]] = defaultdict(set)
-        collect = Outbox._collect
+        self._outboxes: dict[RunningConsumer, set[WriteBuffer]] = defaultdict(set)
+        collect = WriteBuffer._collect
 
-        def watching(outbox: Outbox) -> bytes:
-            before = outbox.rdy_sent
-            data = collect(outbox)
-            if outbox.rdy_sent != before:
-                self._note(outbox, raised=outbox.rdy_sent > before)
+        def watching(write_buffer: WriteBuffer) -> bytes:
+            before = write_buffer.rdy_sent
+            data = collect(write_buffer)
+            if write_buffer.rdy_sent != before:
+                self._note(write_buffer, raised=write_buffer.rdy_sent > before)
             return data
 
-        patch.setattr(Outbox, "_collect", watching)
+        patch.setattr(WriteBuffer, "_collect", watching)
 
-    def _note(self, outbox: Outbox, *, raised: bool) -> None:
-        runtime = outbox._on_dirty.__self__
+    def _note(self, write_buffer: WriteBuffer, *, raised: bool) -> None:
+        runtime = write_buffer._on_dirty.__self__
         with self._lock:
             mine = self._outboxes[runtime]
             mine -= {each for each in mine if each.broken}
-            mine.add(outbox)
-            self.told.append(outbox.rdy_sent)
+            mine.add(write_buffer)
+            self.told.append(write_buffer.rdy_sent)
             levels = [each.rdy_sent for each in mine]
             # A lower bound counts from the next raise on.
             most = runtime.rdy_controller._limits.max_in_flight

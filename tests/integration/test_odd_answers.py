@@ -150,15 +150,18 @@ def test_where_every_nsqd_is_full_nothing_was_sent_and_the_pauses_grow():
         assert len(error.attempts) == crowded.accepted < 30
 
 
-def asking(talk: Talk) -> None:
+def asks_for_auth(talk: Talk) -> None:
     talk.greet(json.dumps({"version": "1.3.0", "auth_required": True}).encode())
     talk.stall()
 
 
 def test_a_secret_that_is_asked_for_and_not_there_is_said_once_and_not_tried_again():
-    with Peer(asking) as nsqd:
+    with Peer(asks_for_auth) as nsqd:
         with nsqsmart.Producer(nsqd.url) as producer:
-            for way in (producer.publish, lambda *args: producer.publish_async(*args).result(5)):
+            for way in (
+                producer.publish,
+                lambda *args: producer.publish_async(*args).result(5),
+            ):
                 with pytest.raises(NotAuthorized, match="auth_secret") as caught:
                     way("t", b"x")
                 assert caught.value.code == "E_AUTH_FIRST"
@@ -207,7 +210,7 @@ def test_the_connection_to_a_node_that_flaps_is_kept():
         ):
             eventually(lambda: asked["rounds"] >= 9)
             assert handled.bodies() == [b"x"]
-            assert sum(each.live for each in consumer._engine.snapshot()) == 2
+            assert sum(each.live for each in consumer._runtime.snapshot()) == 2
         assert (one.accepted, other.accepted) == (1, 1)
 
 

@@ -181,7 +181,7 @@ def test_a_reader_that_an_exception_of_another_thread_ends_is_replaced(caplog):
     with Peer(script) as nsqd, consume(nsqd.url, handled, close_timeout=0.1) as consumer:
         for number in range(1, rounds + 1):
             eventually(lambda count=number: len(handled.messages) == count, 5)
-            (subscription,) = consumer._engine.snapshot()
+            (subscription,) = consumer._runtime.snapshot()
             thread = ctypes.c_ulong(subscription._thread.ident)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(Own))
             step.release()

@@ -138,8 +138,8 @@ def test_messages_without_heartbeats_are_signs_of_life(packed):
     handled = Handled()
     options = {"heartbeat_interval": 30, "close_timeout": 0.1, "snappy": packed}
     with Peer(script) as nsqd, consume(nsqd.url, handled, **options) as one:
-        eventually(lambda: [each for each in one._engine.snapshot() if each.live])
-        (subscription,) = one._engine.snapshot()
+        eventually(lambda: [each for each in one._runtime.snapshot() if each.live])
+        (subscription,) = one._runtime.snapshot()
         for number in range(3):
             # As if 50 s had passed: 25 s later it would be dialled again.
             subscription.heard_at -= 50
@@ -215,7 +215,7 @@ def test_what_is_consumed_is_the_same_whatever_the_segments(crumbled, pulled):
             with consume(nsqd.url, handled) as consumer:
                 eventually(lambda: len(handled.messages) == 3)
                 eventually(lambda: said.count(b"FIN") == 3)
-                eventually(lambda: consumer._engine.late_answers == 1)
+                eventually(lambda: consumer._runtime.late_answers == 1)
             messages = handled.messages
         assert [message.body for message in messages] == [b"first", b"x" * 300, b""]
         assert nsqd.accepted == 1

@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _HANDSHAKE = "nsqsmart/net/handshake.py"
 _STREAMS = "nsqsmart/wire/streams.py"
-_TLS = "nsqsmart/net/tls.py"
+_TLS = "nsqsmart/net/transport.py"
 _HANDSHAKES = "tests/unit/net/test_handshake_odd.py"
 _NETWORKS = "tests/integration/test_odd_networks.py"
 _ANSWERS = "tests/integration/test_odd_answers.py"
@@ -206,7 +206,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-lookup-that-nests-ends-the-program",
-        "nsqsmart/policy/documents.py",
+        "nsqsmart/policy/answers/documents.py",
         "    except (ValueError, RecursionError) as error:",
         "    except ValueError as error:",
         "an answer over HTTP that nests too deep is an answer that failed",
@@ -214,7 +214,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-header-that-nests-ends-the-program",
-        "nsqsmart/client/message.py",
+        "nsqsmart/client/messages/message.py",
         "    except (ValueError, RecursionError):  # it came from a peer",
         "    except ValueError:  # it came from a peer",
         "headers of a message that cannot be read are none, however deep they nest",
@@ -231,15 +231,15 @@ ODD: tuple[Mutant, ...] = (
     Mutant(
         "dial-timeout-of-nobody",
         "nsqsmart/net/connection.py",
-        "dial(address, min(deadline, monotonic() + config.dial_timeout), wires=wires)",
-        "dial(address, deadline, wires=wires)",
+        "dial(address, min(deadline, monotonic() + config.dial_timeout), scope=scope)",
+        "dial(address, deadline, scope=scope)",
         "a connect that never ends takes no longer than dial_timeout",
         (f"{_NETWORKS}::test_a_connect_that_never_ends_is_not_sent_and_its_place_is_free_again",),
     ),
     Mutant(
         "a-failed-dial-keeps-its-place",
         "nsqsmart/net/pool.py",
-        "                place.alive.pop(id(dial), None)\n",
+        "                host.alive.pop(id(dial), None)\n",
         "                globals().setdefault('_kept', []).append(dial)\n",
         "a connect that failed leaves its place in the pool",
         (f"{_NETWORKS}::test_a_connect_that_never_ends_is_not_sent_and_its_place_is_free_again",),
@@ -280,7 +280,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the-receipt-of-another",
-        "nsqsmart/client/publisher.py",
+        "nsqsmart/client/publishing/shared_state.py",
         "(receipt is None or receipt.trace_id != traced)",
         "receipt is None",
         "a receipt with another trace id is no success",
@@ -288,7 +288,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "ok-is-a-receipt",
-        "nsqsmart/client/publisher.py",
+        "nsqsmart/client/publishing/shared_state.py",
         "(receipt is None or receipt.trace_id != traced)",
         "(receipt is not None and receipt.trace_id != traced)",
         "a traced publish succeeds by a receipt alone",
@@ -304,7 +304,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-full-nsqd-is-asked-again-and-again",
-        "nsqsmart/client/publisher.py",
+        "nsqsmart/client/publishing/shared_state.py",
         "        self.outages.failed(address, now)\n",
         "",
         "an nsqd that lets nobody in is left alone where there is another",
@@ -330,7 +330,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "what-is-unlisted-is-hung-up",
-        "nsqsmart/client/keeper.py",
+        "nsqsmart/client/subscribing/supervisor.py",
         "        for subscription in moved:\n            subscription.hang_up()",
         "        moved += [self._kept[each] for each in list(self._kept) if each not in wanted]\n"
         "        for subscription in moved:\n            subscription.hang_up()",
@@ -347,7 +347,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-failure-without-its-stack",
-        "nsqsmart/client/crew.py",
+        "nsqsmart/client/consuming/workers.py",
         "message, exc_info=error, extra=said)",
         "message, extra=said)",
         "the exception of a handler is logged with its stack",
@@ -355,7 +355,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-failure-slows-nothing-down",
-        "nsqsmart/client/requeue.py",
+        "nsqsmart/client/messages/results.py",
         "return Requeue() if isinstance(error, Exception) else Requeue(0.0)",
         "return Requeue(backoff=False) if isinstance(error, Exception) else Requeue(0.0)",
         "nothing is asked for while a consumer backs off after an exception of its handler",
@@ -363,24 +363,28 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an-exit-is-a-failure-like-any-other",
-        "nsqsmart/client/crew.py",
-        "        if not isinstance(error, Exception):\n            self._boss.on_fatal(error)",
-        "        if False:\n            self._boss.on_fatal(error)",
+        "nsqsmart/client/consuming/workers.py",
+        "        if not isinstance(error, Exception):\n            self._runtime.on_fatal(error)",
+        "        if False:\n            self._runtime.on_fatal(error)",
         "SystemExit and its like from a handler end run()",
-        ("tests/unit/client/test_crew.py::test_a_handler_that_wants_the_process_to_end_is_heard",),
+        (
+            "tests/unit/client/consuming/test_workers.py::test_a_handler_that_wants_the_process_to_end_is_heard",
+        ),
     ),
     Mutant(
         "known-ends-alone-are-ends",
-        "nsqsmart/client/crew.py",
-        "        if not isinstance(error, Exception):\n            self._boss.on_fatal(error)",
+        "nsqsmart/client/consuming/workers.py",
+        "        if not isinstance(error, Exception):\n            self._runtime.on_fatal(error)",
         "        if isinstance(error, SystemExit | KeyboardInterrupt):\n"
-        "            self._boss.on_fatal(error)",
+        "            self._runtime.on_fatal(error)",
         "whatever is no Exception ends run()",
-        ("tests/unit/client/test_crew.py::test_a_handler_that_wants_the_process_to_end_is_heard",),
+        (
+            "tests/unit/client/consuming/test_workers.py::test_a_handler_that_wants_the_process_to_end_is_heard",
+        ),
     ),
     Mutant(
         "an-exit-of-a-worker-is-a-zero",
-        "nsqsmart/client/running.py",
+        "nsqsmart/client/consuming/run.py",
         "        raise reason\n",
         "        raise SystemExit(0)\n",
         "sys.exit() in a handler is the exit code of the process",
@@ -388,7 +392,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-callback-that-hangs-has-it",
-        "nsqsmart/client/giving_up.py",
+        "nsqsmart/client/messages/dead_letters.py",
         "            result = send(message)\n",
         "            message.finish()\n            result = send(message)\n",
         "no FIN leaves before the callback has taken a message over",
@@ -396,7 +400,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-dead-reader-is-a-zombie",
-        "nsqsmart/client/subscription.py",
+        "nsqsmart/client/subscribing/subscription.py",
         "        except BaseException as error:\n            # An application's callback",
         "        except Exception as error:\n            # An application's callback",
         "a reader that an exception of another thread ends is replaced",
@@ -404,18 +408,18 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "closed-and-open",
-        "nsqsmart/client/consumer.py",
-        "        self._ending.check()\n        if self._engine is not None:",
-        "        if self._engine is not None:",
+        "nsqsmart/client/consuming/consumer.py",
+        "        self._shutdown.check()\n        if self._runtime is not None:",
+        "        if self._runtime is not None:",
         "a consumer that was closed does not start",
         (f"{_ENDINGS}::test_a_consumer_starts_once",),
     ),
     Mutant(
         "an-exit-waits-as-long-as-it-takes",
-        "nsqsmart/client/exiting.py",
+        "nsqsmart/client/shared/process.py",
         "_PATIENCE = 2.0",
         "_PATIENCE = 60.0",
-        "the end of a process waits 2 s at most for what is on its way",
+        "the end of a process waits 2 s at most for what is on its placement",
         (f"{_ENDINGS}::test_a_program_ends_with_its_code_whatever_its_clients_are_doing",),
     ),
     Mutant(
@@ -445,7 +449,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-workers-end-is-the-drivers",
-        "nsqsmart/client/pull_subscription.py",
+        "nsqsmart/client/pulling/subscription.py",
         "    def _check_process(self) -> None:\n        if os.getpid() != self._process:",
         "    def _check_process(self) -> None:\n        if False:",
         "a forked worker cannot end a subscription of its driver",
@@ -509,9 +513,9 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-consumer-keeps-its-secret-in-sight",
-        "nsqsmart/client/consumer.py",
-        " = lambda: address\n",
-        " = lambda: address\n        self._told = address\n",
+        "nsqsmart/client/consuming/consumer.py",
+        " = lambda **options: Producer(address, **options)\n",
+        " = lambda **options: Producer(address, **options)\n        self._told = address\n",
         "nothing that a client consists of shows its secret",
         (_SECRETS,),
     ),
@@ -525,7 +529,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-body-beside-a-record",
-        "nsqsmart/client/facts.py",
+        "nsqsmart/client/shared/log_fields.py",
         "nsqd=message.nsqd,",
         'nsqd=f"{message.nsqd} {message.body}",',
         "no record holds a body, in its fields either",

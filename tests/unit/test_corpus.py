@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import pytest
 
-from nsqsmart.client.message import _read_headers
+from nsqsmart.client.messages.message import _read_headers
 from nsqsmart.config import Endpoint
 from nsqsmart.embedded.broker.ext import BadHeader, BadTraceId, read_header
 from nsqsmart.errors import NsqError
 from nsqsmart.names import Address, Dialect
-from nsqsmart.policy.lookup_answers import parse_lookup, parse_nodes, parse_peers
-from nsqsmart.policy.node_answers import parse_info, parse_listing
+from nsqsmart.policy.answers.lookup import parse_lookup, parse_nodes, parse_peers
+from nsqsmart.policy.answers.nodes import parse_info, parse_listing
+from nsqsmart.policy.answers.stats import parse_stats
 from nsqsmart.policy.spool_plan import read_progress
-from nsqsmart.policy.stats_answers import parse_stats
 from nsqsmart.wire.answers import decode_error, refused_id
 from nsqsmart.wire.command_decoder import CommandDecoder
 from nsqsmart.wire.deliveries import DeliveryDecoder

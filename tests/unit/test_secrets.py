@@ -9,13 +9,13 @@ from collections.abc import Callable
 import pytest
 
 import nsqsmart
-from nsqsmart.client.message import Message
+from nsqsmart.client.messages.message import Message
 from nsqsmart.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from nsqsmart.errors import ConfigError
 from nsqsmart.net.handshake import make_greeting
 from tests.helpers import eventually
 from tests.peers import Peer, message_frame, subscribed
-from tests.unit.client.doubles import Boss, Source, message_of
+from tests.unit.client.doubles import FakeRuntime, Source, message_of
 
 SECRET = "open-sesame-4711"
 ADDRESS = f"nsq://127.0.0.1:1?auth_secret={SECRET}"
@@ -77,7 +77,7 @@ TEXT = BODY.decode()
 
 
 def test_a_message_shows_its_size_and_not_its_body() -> None:
-    source = Source(boss=Boss())
+    source = Source(runtime=FakeRuntime())
     made = message_of(source)
     message = Message(made._arrival, 1, 1, bytes(16), BODY)
     assert f"{len(BODY)} B" in repr(message)
@@ -114,7 +114,7 @@ def test_no_record_of_a_consumer_holds_a_body_at_any_level(options, caplog) -> N
     options = {"close_timeout": 0.1} | options
     with Peer(subscribed(said.append, *frames)) as nsqd:
         with nsqsmart.Consumer("t", "c", address=nsqd.url, **options) as consumer:
-            eventually(lambda: consumer._engine.snapshot()[0].reader.received == 2)
+            eventually(lambda: consumer._runtime.snapshot()[0].reader.received == 2)
             for part in (consumer, *vars(consumer).values(), consumer.stats(), consumer.health()):
                 assert TEXT not in shown(part)
         assert BODY not in b"".join(said)

@@ -31,9 +31,7 @@ class FakeRuntime:
         self.judged: list[Message] = []
         self.fatal: list[BaseException] = []
         self.checked_out = CheckedOut(self._on_success)
-        self.dead_letters = DeadLetters(
-            ConsumerConfig(**options), make_producer
-        )
+        self.dead_letters = DeadLetters(ConsumerConfig(**options), make_producer)
 
     def is_starved(self) -> bool:
         return self.starved

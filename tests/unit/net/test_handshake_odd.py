@@ -21,7 +21,7 @@ from nsqsmart.names import Address
 from nsqsmart.net.connection import Connection, open_connection
 from nsqsmart.net.handshake import make_greeting, shake_hands
 from nsqsmart.net.sockets import Socket
-from nsqsmart.net.tls import make_context
+from nsqsmart.net.transport import make_context
 from nsqsmart.wire import commands
 from nsqsmart.wire.frames import ERROR, OK_FRAME, RESPONSE, encode_frame
 from nsqsmart.wire.identify import Grant
