@@ -123,6 +123,9 @@ def _serving(chosen: argparse.Namespace) -> Iterator[str]:
         except OSError as error:
             if chosen.port:
                 raise ConfigError(f"--port {chosen.port}: {error.strerror}") from error
+            # An nsqd saves its folder as it ends: if it ended behind the one that runs in its
+            # place, it would save over what that one has saved.
+            stack.close()
             url = start(chosen, stack, 0, 0)
         yield url
 

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _CLI = "tests/rooms/cli/test_flag_effects.py"
 _COMMANDS = "nsqsmart/contrib/django/management/commands"
+_LOOKING = "tests/rooms/cli/test_looking.py"
 
 ROOMS: tuple[Mutant, ...] = (
     Mutant(
@@ -51,6 +52,14 @@ ROOMS: tuple[Mutant, ...] = (
         "chosen.nsqds = chosen.replicas",
         "server --nsqds says how many",
         (f"{_CLI}::test_a_server_has_as_many_nsqds_as_it_is_told",),
+    ),
+    Mutant(
+        "a-failed-start-saves-last",
+        "nsqsmart/cli/server.py",
+        "stack.close()",
+        "pass",
+        "server --data-path keeps what it has, also if it had to take other ports",
+        (f"{_LOOKING}::test_a_port_that_is_taken_costs_nothing_that_is_kept",),
     ),
     Mutant(
         "gzip-as-it-pleases",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 
 import pytest
 
 from nsqsmart import Admin, Producer
+from nsqsmart.cli import make_parser, server
 from nsqsmart.cli.tables import table
 from nsqsmart.embedded import Cluster
 from tests.helpers import eventually
@@ -240,6 +242,22 @@ def test_the_server_keeps_what_it_is_told_to_keep(nsqsmart, tmp_path):
     url = json.loads(program.stdout.readline())["url"]
     eventually(lambda: "orders" in Admin(url).topics())
     assert nsqsmart("tail", "orders", "--channel", "c", "-n", "1", "--url", url)[1] == "kept\n"
+
+
+def test_a_port_that_is_taken_costs_nothing_that_is_kept(nsqsmart, tmp_path, monkeypatch):
+    _, commands = make_parser("server")
+    flags = ["--data-path", str(tmp_path), "--topic", "orders"]
+    chosen = commands.choices["server"].understand(flags)
+    chosen.dialect, chosen.nsqds = "original", 1
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(server, "_NSQD_PORT", taken.getsockname()[1])
+        monkeypatch.setattr(server, "_LOOKUPD_PORT", 0)
+        for count in (1, 2):
+            with server._serving(chosen) as url:
+                eventually(lambda url=url: "orders" in Admin(url).topics())
+                assert nsqsmart("pub", "orders", "kept", "--url", url)[0] == 0
+                (found,) = nsqsmart.records("stat", "orders", "--url", url)
+                assert found["channels"][0]["depth"] == count
 
 
 def test_a_table_puts_figures_to_the_right():
