@@ -231,4 +231,12 @@ PUBLISHING: tuple[Mutant, ...] = (
         "the receipt of a traced message tells its host where the server does",
         ("tests/integration/test_publish_async.py::test_a_traced_message_knows_its_place",),
     ),
+    Mutant(
+        "who-waits-for-room-is-deaf",
+        "nsqsmart/client/room.py",
+        "self._changed.wait(min(left, LOOK_AGAIN))",
+        "self._changed.wait(left)",
+        "a signal just before publish_async sleeps is handled a second later, not at its deadline",
+        ("tests/unit/client/test_room.py",),
+    ),
 )

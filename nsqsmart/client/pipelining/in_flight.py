@@ -7,6 +7,7 @@ from collections import deque
 from time import monotonic
 
 from nsqsmart.errors import ClientClosed, PublishFailed, PublishTimeout
+from nsqsmart.net.waiters import LOOK_AGAIN
 
 
 class InFlightLimit:
@@ -104,9 +105,13 @@ class InFlightLimit:
             self._changed.notify_all()
 
     def _wait(self, left: float) -> None:
-        """Under the lock, which is let go of meanwhile."""
+        """Under the lock, which is let go of meanwhile; *left* seconds or less.
+
+        A signal that comes just before the thread sleeps does not wake it: its handler runs when
+        the wait is over.
+        """
         self._waiters += 1
         try:
-            self._changed.wait(left)
+            self._changed.wait(min(left, LOOK_AGAIN))
         finally:
             self._waiters -= 1

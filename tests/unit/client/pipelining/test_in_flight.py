@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from contextlib import suppress
 from time import monotonic
@@ -17,7 +19,7 @@ from tests.interrupts import count_places, interrupted_at
 def later(
     limit: InFlightLimit, size: int, refused: list[Exception], patience: float = 30
 ) -> threading.Thread:
-    """A thread that stands in line, and puts into *refused* why it got no room."""
+    """A thread that stands in line, and puts into *refused* why it got no limit."""
 
     def enter() -> None:
         try:
@@ -110,3 +112,28 @@ def test_an_interrupt_anywhere_in_the_line_leaves_it():
         with interrupted_at(position), suppress(KeyboardInterrupt):
             refused()
         assert (limit.messages, len(limit._line)) == (1, 0), position
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals go to no thread here")
+def test_a_signal_that_does_not_wake_who_waits_is_heard_all_the_same(monkeypatch):
+    monkeypatch.setattr("nsqsmart.client.pipelining.in_flight.LOOK_AGAIN", 0.05)
+    limit = InFlightLimit(1, 10, block=True)
+    limit.enter(1, monotonic())
+
+    def interrupt() -> None:
+        eventually(lambda: limit._waiters)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    # It takes the signal, for the main thread has it blocked: as if it had come before the sleep.
+    thread = threading.Thread(target=interrupt, daemon=True)
+    thread.start()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    deadline = monotonic() + 4
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            limit.enter(1, deadline)
+        assert monotonic() < deadline
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    thread.join(10)
+    assert (limit.messages, len(limit._line)) == (1, 0)
