@@ -27,7 +27,10 @@ class Ticker:
         self._name = name
         self._sweep = sweep
         self._period = period
-        self._changed = threading.Condition(threading.Lock())  # guards the four below
+        # An interrupt inside the entry of a Condition leaves it locked, and one inside its notify()
+        # leaves there who has been woken: the next notify() wakes him again and not who waits.
+        self._lock = threading.Lock()  # guards the four below
+        self._changed = threading.Condition(self._lock)
         self._due: list[tuple[float, int, Call]] = []
         self._sweep_at: float | None = None
         self._closed = False
@@ -41,28 +44,28 @@ class Ticker:
 
     def at(self, when: float, call: Call) -> None:
         """Have *call* made at *when* (monotonic seconds)."""
-        with self._changed:
+        with self._lock:
             heapq.heappush(self._due, (when, next(self._order), call))
             if self._due[0][0] == when:
-                self._changed.notify()
+                self._changed.notify_all()
 
     def nudge(self) -> None:
         """Have the sweep made one period from now; costs nothing while it is under way."""
         if self._sweeping:
             return
-        with self._changed:
+        with self._lock:
             self._sweeping = True
             self._sweep_at = monotonic() + self._period
-            self._changed.notify()
+            self._changed.notify_all()
 
     def close(self, deadline: float | None = None) -> None:
         """Stop; what is not due yet is forgotten. The thread may be the caller.
 
         It is waited for until *deadline*: a call that is under way ends by itself.
         """
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify()
+            self._changed.notify_all()
         if self._thread and self._thread is not threading.current_thread():
             self._thread.join(None if deadline is None else max(0.0, deadline - monotonic()))
 
@@ -75,7 +78,7 @@ class Ticker:
                     log.exception("%s: a timed call failed", self._name)
 
     def _wait(self) -> list[Call] | None:
-        with self._changed:
+        with self._lock:
             while not self._closed:
                 now = monotonic()
                 calls: list[Call] = []

@@ -239,4 +239,12 @@ PUBLISHING: tuple[Mutant, ...] = (
         "a signal just before publish_async sleeps is handled a second later, not at its deadline",
         ("tests/unit/client/test_room.py",),
     ),
+    Mutant(
+        "a-ticker-wakes-who-is-gone",
+        "nsqsmart/net/ticker.py",
+        "if self._due[0][0] == when:\n                self._changed.notify_all()",
+        "if self._due[0][0] == when:\n                self._changed.notify()",
+        "an interrupt in publish_async leaves its timer thread one that can be woken",
+        ("tests/unit/net/test_ticker.py",),
+    ),
 )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from contextlib import suppress
 from time import monotonic
 
 import pytest
 
 from nsqsmart.net.ticker import Ticker
 from tests.helpers import eventually
+from tests.interrupts import count_places, interrupted_at
 
 
 @pytest.fixture
@@ -45,6 +48,28 @@ def test_an_earlier_call_wakes_it_from_a_long_sleep(ticker):
     ticker.at(monotonic() + 3600, lambda: None)
     ticker.at(monotonic(), called.set)
     assert called.wait(5)
+
+
+def sleeps(ticker: Ticker) -> bool:
+    """Whether its thread waits, and has not been woken."""
+    frame = sys._current_frames()[ticker._thread.ident]
+    return frame.f_code.co_name == "wait" and frame.f_locals["waiter"].locked()
+
+
+def test_an_interrupt_anywhere_does_not_keep_it_from_being_woken(ticker):
+    later = iter(range(3600, 0, -1))
+
+    def set_it() -> None:
+        ticker.at(monotonic() + next(later), lambda: None)
+
+    for position in range(1, count_places(set_it) + 1):
+        eventually(lambda: sleeps(ticker))
+        with interrupted_at(position), suppress(KeyboardInterrupt):
+            set_it()
+        eventually(lambda: sleeps(ticker))
+        called = threading.Event()
+        ticker.at(monotonic(), called.set)
+        assert called.wait(4), position
 
 
 def test_an_error_in_a_call_ends_nothing(ticker, caplog):
