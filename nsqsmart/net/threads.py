@@ -13,9 +13,20 @@ Thread = threading.Thread
 
 
 def spawn(name: str, target: Callable[[], object]) -> Thread:
-    """Start a daemon thread ``nsqsmart-<name>``; an exception that ends it is logged."""
+    """Start a daemon thread ``nsqsmart-<name>``; an exception that ends it is logged.
+
+    Raises RuntimeError where none can start, as at the end of the process.
+    """
     thread = Thread(target=_run, args=(target,), name=f"nsqsmart-{name}", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:
+        # An interrupt while ``threading`` takes its lock again: it then releases one that it does
+        # not hold. Who goes on without a thread must not go on after Ctrl-C.
+        interrupt = error.__context__
+        if interrupt is not None and not isinstance(interrupt, Exception):
+            raise interrupt from None
+        raise
     return thread
 
 

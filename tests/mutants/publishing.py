@@ -247,4 +247,12 @@ PUBLISHING: tuple[Mutant, ...] = (
         "an interrupt in publish_async leaves its timer thread one that can be woken",
         ("tests/unit/net/test_ticker.py",),
     ),
+    Mutant(
+        "an-interrupt-is-a-thread-too-many",
+        "nsqsmart/net/threads.py",
+        "raise interrupt from None",
+        "pass",
+        "Ctrl-C while publish_async starts a thread reaches the caller",
+        ("tests/unit/net/test_threads.py",),
+    ),
 )
