@@ -16,10 +16,10 @@ from tests.helpers import ROOT
 WORKERS_PER_CORE = 3
 MOST_WORKERS = 32
 
-# Other files have one worker each. These share what is costly: a JVM with a Spark session (two of
-# them, for one worker would be the last by a minute), Django with PostgreSQL.
+# Other files have one worker each. These share what is costly: a JVM with a Spark session, which
+# costs 9 s of CPU to start, and Django with PostgreSQL.
 SHARING = {
-    "tests/rooms/spark/jobs/": "spark-jobs",
+    "tests/rooms/spark/jobs/": "spark",
     "tests/rooms/spark/test_spark.py": "spark",
     "tests/rooms/spark/test_failures_spark.py": "spark",
     "tests/rooms/contrib/django/test_project.py": "django-project",
@@ -27,7 +27,7 @@ SHARING = {
     "tests/rooms/contrib/django/": "django",
 }
 # These take longest, so they begin first, in this order.
-FIRST = ("spark-jobs", "spark", "django-project", "django")
+FIRST = ("spark", "django-project", "django")
 
 # Long tests that share a built site.
 LONG_TOGETHER = {"tests/test_docs_build.py"}

@@ -86,7 +86,10 @@ COMMANDS: tuple[Mutant, ...] = (
         "if passage.refused:",
         "if False:",
         "nsq_relay --once tells by its exit code that a row was refused",
-        ("tests/rooms/contrib/django/test_original.py",),
+        (
+            "tests/rooms/contrib/django/test_original.py"
+            "::test_a_relay_that_was_refused_ends_with_1[default]",
+        ),
     ),
     Mutant(
         "ping-of-misfits-ends-with-0",
@@ -94,7 +97,10 @@ COMMANDS: tuple[Mutant, ...] = (
         "        if wrong:",
         "        if False:",
         "nsq_ping ends with 1 where the servers cannot do what is declared",
-        ("tests/rooms/contrib/django/test_original.py",),
+        (
+            "tests/rooms/contrib/django/test_original.py"
+            "::test_ping_says_it_and_ends_with_1_where_it_does_not_fit",
+        ),
     ),
     Mutant(
         "the-recorder-takes-keys-of-any-server",

@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant
 
 _CLI = "tests/rooms/cli/test_flag_effects.py"
 _COMMANDS = "nsqsmart/contrib/django/management/commands"
+_DJANGO = "tests/rooms/contrib/django/test_command_flags.py"
+_FLASK = "tests/rooms/contrib/flask/test_command_flags.py"
 _LOOKING = "tests/rooms/cli/test_looking.py"
 
 ROOMS: tuple[Mutant, ...] = (
@@ -75,7 +77,7 @@ ROOMS: tuple[Mutant, ...] = (
         "{**shared, **each.options, **own}",
         "{**shared, **own, **each.options}",
         "nsq_consume --workers says how many threads a handler has",
-        ("tests/rooms/contrib/django/test_command_flags.py",),
+        (f"{_DJANGO}::test_workers_are_as_many_as_the_command_says",),
     ),
     Mutant(
         "django-consumes-of-every-alias",
@@ -83,7 +85,7 @@ ROOMS: tuple[Mutant, ...] = (
         'alias=options["alias"],',
         "alias=None,",
         "nsq_consume --alias chooses the handlers",
-        ("tests/rooms/contrib/django/test_command_flags.py",),
+        (f"{_DJANGO}::test_only_the_handlers_of_an_alias_run",),
     ),
     Mutant(
         "django-pings-every-alias",
@@ -91,7 +93,7 @@ ROOMS: tuple[Mutant, ...] = (
         'names = [options["alias"]] if options["alias"] else list(conf.read_aliases())',
         "names = list(conf.read_aliases())",
         "nsq_ping --alias asks the servers of that one only",
-        ("tests/rooms/contrib/django/test_command_flags.py",),
+        (f"{_DJANGO}::test_only_the_servers_of_an_alias_are_asked",),
     ),
     Mutant(
         "an-async-view-holds-up-the-loop",
@@ -110,7 +112,7 @@ ROOMS: tuple[Mutant, ...] = (
         "told = {**state.consumer_options(), **each.options, **own}",
         "told = {**state.consumer_options(), **own, **each.options}",
         "flask nsq consume --workers says how many threads a handler has",
-        ("tests/rooms/contrib/flask/test_command_flags.py",),
+        (f"{_FLASK}::test_workers_are_as_many_as_the_command_says",),
     ),
     Mutant(
         "flask-consumes-of-every-channel",
@@ -118,7 +120,7 @@ ROOMS: tuple[Mutant, ...] = (
         'choose(self._handlers(), topic=options["topic"], channel=options["channel"])',
         'choose(self._handlers(), topic=options["topic"], channel=None)',
         "flask nsq consume --channel chooses the handlers",
-        ("tests/rooms/contrib/flask/test_command_flags.py",),
+        (f"{_FLASK}::test_only_the_handlers_of_a_channel_run",),
     ),
     Mutant(
         "the-port-of-a-killed-server-is-anybodys",

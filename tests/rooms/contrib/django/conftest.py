@@ -36,8 +36,17 @@ def postgres() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def _django(tmp_path_factory: pytest.TempPathFactory, postgres: str) -> Iterator[None]:
+def _django(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("databases")
+    # To start one takes seconds, which most runs of a single test can do without.
+    kinds = {
+        item.callspec.params.get("database")
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    }
+    postgres = request.getfixturevalue("postgres") if "postgres" in kinds else ""
     databases = {"default": sqlite(folder / "default"), "other": sqlite(folder / "other")}
     if postgres:
         databases["postgres"] = {
