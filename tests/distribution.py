@@ -26,8 +26,18 @@ SHARING = {
     "tests/rooms/contrib/django/test_docs.py": "django-project",
     "tests/rooms/contrib/django/": "django",
 }
-# These take longest, so they begin first, in this order.
-FIRST = ("spark", "django-project", "django")
+# What begins with these takes longest, so it begins first, in this order; below, the long tests.
+FIRST = (
+    "spark",
+    "django-project",
+    "django",
+    "tests/rooms/spark/test_failures_kills.py::test_the_driver",
+    "tests/rooms/spark/jobs/test_demo.py::",
+    "tests/rooms/spark/test_docs.py::",
+    "tests/rooms/spark/jobs/test_submit.py::",
+    "tests/rooms/contrib/django/test_project.py::",
+    "tests/rooms/spark/test_failures_kills.py::",
+)
 
 # Long tests that share a built site.
 LONG_TOGETHER = {"tests/test_docs_build.py"}
@@ -83,8 +93,8 @@ class ByWhatTheyShare(LoadScopeScheduling):
 
     def _assign_work_unit(self, node: object) -> None:
         """Give the next unit to *node*, the longest ones first."""
-        for unit in reversed(FIRST):
-            if unit in self.workqueue:
+        for first in reversed(FIRST):
+            for unit in [each for each in reversed(self.workqueue) if each.startswith(first)]:
                 self.workqueue.move_to_end(unit, last=False)
         super()._assign_work_unit(node)
 
