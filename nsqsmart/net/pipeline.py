@@ -103,7 +103,9 @@ class Pipeline(Generic[T]):
     def _see_off(self, item: T) -> None:
         """What has gathered leaves now, or when answers come."""
         if self.over:
-            self._give_back(ConnectionLost(f"{self.address} takes no more"))
+            # It may have failed to connect just now: for good, and then nobody tries again.
+            lost = self._why or ConnectionLost(f"{self.address} takes no more")
+            self._give_back(_unsent(lost))
             return
         if item.limit < self._check_at:
             self._check_at = item.limit
@@ -282,6 +284,7 @@ class Pipeline(Generic[T]):
 
     def _end(self, error: TransportError) -> None:
         """Nobody is forgotten: neither who is unanswered, nor who was not sent."""
+        self._why = error
         self.over = True
         # Who is sending ends soon: the socket is shut. One that was interrupted may have left the
         # lock taken.

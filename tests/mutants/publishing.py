@@ -255,4 +255,12 @@ PUBLISHING: tuple[Mutant, ...] = (
         "Ctrl-C while publish_async starts a thread reaches the caller",
         ("tests/unit/net/test_threads.py",),
     ),
+    Mutant(
+        "who-comes-late-is-not-told-why",
+        "nsqsmart/net/pipeline.py",
+        'lost = self._why or ConnectionLost(f"{self.address} takes no more")',
+        'lost = ConnectionLost(f"{self.address} takes no more")',
+        "publish_async tries no port again that speaks HTTP, whoever of the two is faster",
+        ("tests/unit/net/test_pipeline.py",),
+    ),
 )

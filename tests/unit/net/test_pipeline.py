@@ -9,7 +9,7 @@ from time import monotonic
 from types import SimpleNamespace
 
 from nsqsmart.config import ProducerConfig
-from nsqsmart.errors import ConnectionLost
+from nsqsmart.errors import ConnectError, ConnectionLost
 from nsqsmart.names import Address
 from nsqsmart.net.connection import Connection
 from nsqsmart.net.pipeline import Pipeline
@@ -76,6 +76,21 @@ def test_what_is_overdue_before_there_is_a_connection_was_not_sent():
     due.pop()[1]()
     assert pipeline.over
     assert sink.errors == [(late, False)]
+
+
+def test_who_comes_when_the_dial_has_failed_is_told_why():
+    refused = ConnectError("a web server", permanent=True)
+    told = []
+
+    def fail() -> Connection:
+        raise refused
+
+    sink = SimpleNamespace(on_error=lambda item, error: told.append(error))
+    pipeline = Pipeline(PEER, sink, SimpleNamespace(at=lambda when, call: None))
+    pipeline.start(fail, ProducerConfig())
+    pipeline.join()
+    pipeline.submit(SimpleNamespace(limit=monotonic() + 50), b"x")
+    assert told == [refused]
 
 
 def test_an_answer_that_nobody_asked_for_is_not_that_of_who_comes_next():
