@@ -86,7 +86,7 @@ def test_who_waits_for_a_connect_that_never_ends_is_in_nobodys_way():
             producer = nsqsmart.Producer(url, dial_timeout=30, pool_size=1, close_timeout=0)
             waiting = threading.Thread(target=wait, args=(producer,))
             waiting.start()
-            eventually(lambda: any(p.count() for p in shared(producer).pool._places.values()))
+            eventually(lambda: any(p.count() for p in shared(producer).pool._hosts.values()))
             for _ in range(5):
                 assert producer.publish("t", b"y", partition=1, timeout=5).attempts == 1
             assert waiting.is_alive()

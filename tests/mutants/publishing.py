@@ -233,11 +233,11 @@ PUBLISHING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "who-waits-for-room-is-deaf",
-        "nsqsmart/client/room.py",
+        "nsqsmart/client/pipelining/in_flight.py",
         "self._changed.wait(min(left, LOOK_AGAIN))",
         "self._changed.wait(left)",
         "a signal just before publish_async sleeps is handled a second later, not at its deadline",
-        ("tests/unit/client/test_room.py",),
+        ("tests/unit/client/pipelining/test_in_flight.py",),
     ),
     Mutant(
         "a-ticker-wakes-who-is-gone",

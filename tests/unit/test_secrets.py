@@ -79,7 +79,7 @@ TEXT = BODY.decode()
 def test_a_message_shows_its_size_and_not_its_body() -> None:
     source = Source(runtime=FakeRuntime())
     made = message_of(source)
-    message = Message(made._arrival, 1, 1, bytes(16), BODY)
+    message = Message(made._read_batch, 1, 1, bytes(16), BODY)
     assert f"{len(BODY)} B" in repr(message)
     for text in (shown(message), shown([message]), shown({"m": message})):
         assert TEXT not in text
