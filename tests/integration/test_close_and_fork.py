@@ -182,10 +182,11 @@ def test_a_close_that_fails_is_over_all_the_same(cluster, monkeypatch):
     consumer = consume(cluster, print)
     consumer.on_end(told.append)
     consumer.start()
-    monkeypatch.setattr(consumer_module, "drain", fail)
+    monkeypatch.setattr(RunningConsumer, "drain", fail)
     with pytest.raises(ValueError, match="oops"):
         consumer.close()
-    closing_module.drain(consumer._runtime, monotonic() + 10)
+    monkeypatch.undo()
+    consumer._runtime.drain(monotonic() + 10)
     assert consumer.join(0)
     assert told == [None]
 

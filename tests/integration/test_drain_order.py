@@ -15,7 +15,7 @@ def test_a_drain_asks_for_no_more_before_workers_give_back(monkeypatch, dialect)
     stop = RdyController.stop
 
     def look(self):
-        seen.append(self._consumption.draining)
+        seen.append(self._runtime.draining)
         stop(self)
 
     monkeypatch.setattr(RdyController, "stop", look)

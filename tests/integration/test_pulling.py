@@ -58,7 +58,7 @@ def test_nothing_is_answered_for_you(cluster):
 def test_no_more_come_than_are_asked_for(cluster):
     publish(cluster, *numbered(10))
     with pull(cluster) as consumer:
-        eventually(lambda: consumer._runtime.dispatcher._inbox.qsize() == 10)
+        eventually(lambda: consumer._runtime.dispatcher.inbox.qsize() == 10)
         assert len(consumer.poll()) == 1
         assert len(consumer.poll(3)) == 3
         assert len(consumer.poll(100)) == 6
@@ -149,7 +149,7 @@ def test_in_order_the_next_comes_when_the_one_before_is_answered(ordered):
 def test_what_was_not_answered_goes_back_at_close(cluster):
     publish(cluster, *numbered(6))
     with pull(cluster) as consumer:
-        eventually(lambda: consumer._runtime.dispatcher._inbox.qsize() == 6)
+        eventually(lambda: consumer._runtime.dispatcher.inbox.qsize() == 6)
         taken = consumer.poll(2)
     assert [message.finish() for message in taken] == [False, False]
     assert consumer.stats() == nsqsmart.CloseReport(0, 6, 0)

@@ -94,7 +94,7 @@ class SubscriptionSupervisor:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = spawn(f"keeper-{self._topic}", self._run)
+        self._thread = spawn(f"supervisor-{self._topic}", self._run)
 
     def close(self, deadline: float) -> None:
         """End the thread; subscriptions are the consumer's to close."""

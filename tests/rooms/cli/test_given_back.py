@@ -72,9 +72,9 @@ def test_a_flag_wins_over_the_address(full, nsqsmart, monkeypatch):
 
 
 def spy(method, look):
-    def spied(self, consumption):
-        look(consumption)
-        method(self, consumption)
+    def spied(self, runtime, dispatcher):
+        look(runtime)
+        method(self, runtime, dispatcher)
 
     return spied
 
