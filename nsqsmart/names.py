@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nsqsmart.errors import ConfigError
 
-# 1 to 64 bytes including the suffix; protocol 2.3. Always fullmatch: `$` would let "foo\n" pass.
+# 1 to 64 bytes including the suffix; protocol#sub. Always fullmatch: `$` would let "foo\n" pass.
 _NAME = re.compile(r"[.a-zA-Z0-9_-]+(#ephemeral)?")
 _MAX_NAME = 64
 _MAX_PORT = 65535

@@ -1,4 +1,4 @@
-"""Exit codes that several commands have, as DESIGN has them: 0 good, 1 a failed check, 2 usage."""
+"""Exit codes that several commands have; 0 is good, 1 a failed check, 2 usage (decisions#66)."""
 
 RETRY_LATER = 75
 """Worth trying again later (EX_TEMPFAIL)."""

@@ -1,6 +1,6 @@
 """The rules of ``ext_filter``, checked here: the server ignores a bad one and sends everything.
 
-As they stand in protocol 2.1.4.
+As they stand in protocol#ext-filter.
 """
 
 from __future__ import annotations

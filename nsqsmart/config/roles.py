@@ -14,7 +14,7 @@ from nsqsmart.config.values import Kind
 from nsqsmart.errors import ConfigError
 
 MAX_TAG: Final = 100
-"""Bytes of a tag that a redesigned nsqd takes in IDENTIFY (protocol 2.1)."""
+"""Bytes of a tag that a redesigned nsqd takes in IDENTIFY (protocol#identify)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,7 +184,7 @@ class Cluster:
         """Move the leader, to *to* or another in-sync replica; returns the new one.
 
         Writes are refused with NOT_WRITABLE for ``move_delay``, then consumers lose their
-        connections, and the old node answers NOT_LEADER (cluster 5).
+        connections, and the old node answers NOT_LEADER (protocol#leader-switch).
         """
         return self._backend.move_leader(topic, partition, to, _MOVE_TIMEOUT)
 

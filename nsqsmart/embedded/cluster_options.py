@@ -17,8 +17,8 @@ class ClusterOptions(TypedDict, total=False):
     ``log`` False forgets what was asked, for speed. ``mem_queue_size`` (10000) messages of each
     original queue are in memory, and lost with a node that is killed.
 
-    How a redesigned cluster behaves in trouble (cluster 5 to 9; :data:`REAL_TIMES` has the figures
-    of real ones):
+    How a redesigned cluster behaves in trouble (protocol#scripts; :data:`REAL_TIMES` has the
+    figures of real ones):
 
     * ``create_delay`` (0): from the creation of a topic until its leaders take writes; before that
       they are not there, then refuse as NOT_LEADER, then as NOT_WRITABLE.
@@ -82,7 +82,10 @@ REAL_TIMES: ClusterOptions = {
     "exit_delay": 1.0,
     "replication_timeout": 12.05,
 }
-"""How long real clusters take: ``Cluster(nsqds=3, **REAL_TIMES)`` (cluster 5.1 and 6)."""
+"""How long real clusters take: ``Cluster(nsqds=3, **REAL_TIMES)``.
+
+See protocol#leader-switch and protocol#lost-follower.
+"""
 
 _OF_SCRIPT = frozenset(Script.__dataclass_fields__)
 _OF_CLUSTER = _OF_SCRIPT | {

@@ -152,7 +152,10 @@ class Fault:
         return self._do(Action.MOVE_LEADER)
 
     def no_partitions(self) -> Fault:
-        """Answer a /lookup with 200 and no partitions, as after an outage of etcd (cluster 7)."""
+        """Answer a /lookup with 200 and no partitions, as after an outage of etcd.
+
+        See protocol#lost-lookup.
+        """
         return self._do(Action.NO_PARTITIONS)
 
     def _do(self, action: Action) -> Fault:

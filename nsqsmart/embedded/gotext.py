@@ -82,7 +82,7 @@ def byte_list(token: bytes) -> str:
 
 
 def digits(text: bytes) -> int | None:
-    """nsqd's own number parser: digits only, modulo 2**64; empty is 0 (protocol 2.4)."""
+    """nsqd's own number parser: digits only, modulo 2**64; empty is 0 (protocol#rdy)."""
     if text and not text.isdigit():
         return None
     number = 0

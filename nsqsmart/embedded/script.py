@@ -1,4 +1,4 @@
-"""What a redesigned cluster does in trouble, and how long it takes (cluster 15)."""
+"""What a redesigned cluster does in trouble, and how long it takes (protocol#scripts)."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class Script:
 
     @property
     def queue_wait(self) -> float:
-        """How long a queued publish waits before it is refused for that alone (cluster 12)."""
+        """How long a queued publish waits before it is refused for that alone (protocol#limits)."""
         return self.replication_timeout / 4

@@ -71,7 +71,7 @@ def open_connection(
 def tls_lifetime(config: ClientConfig, grant: Grant) -> float:
     """Seconds a TLS connection may be used; 0 is for ever.
 
-    A redesigned nsqd breaks every TLS connection 5 s after its handshake (cluster 12).
+    A redesigned nsqd breaks every TLS connection 5 s after its handshake (protocol#limits).
     """
     if config.tls_lifetime is not None:
         return config.tls_lifetime

@@ -1,4 +1,4 @@
-"""Magic, IDENTIFY, TLS, compression, AUTH: what makes a socket a connection (protocol 6.6)."""
+"""Magic, IDENTIFY, TLS, compression, AUTH: what makes a socket a connection (protocol#upgrades)."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Pipeline(Generic[T]):
     """Commands to one nsqd and their answers, matched by order.
 
     After an error frame nothing more is sent: what is unanswered is waited for, then the connection
-    ends. Answers cannot be told apart, so an order once in doubt is not trusted (reliability FN24).
+    ends. Answers cannot be told apart, so an order once in doubt is not trusted (decisions#9).
     Nor is anything sent behind a command that an interrupt cut off.
     """
 

@@ -1,4 +1,4 @@
-"""Where a channel stands in a partition's log, and whether it has skipped something (cluster 8, 9).
+"""Where a channel stands in a partition's log, and whether it skipped (protocol#new-leader).
 
 A redesigned cluster can forget a channel that nobody has finished a message of, when the
 partition's leader changes: the new leader makes it anew, at the end of the log.

@@ -2,7 +2,7 @@
 
 A client with a low RDY is saturated, so nsqd sends each message at once instead of holding it in
 its output buffer; and a slow handler leaves messages to others. With a backlog the need grows with
-RDY itself, so RDY reaches the whole share in a few ticks (reference: performance 2.7).
+RDY itself, so RDY reaches the whole share in a few ticks (decisions#28).
 """
 
 from __future__ import annotations

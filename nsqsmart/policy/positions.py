@@ -1,4 +1,4 @@
-"""Where a channel of a redesigned nsqd is told to go on (protocol 2.3)."""
+"""Where a channel of a redesigned nsqd is told to go on (protocol#sub)."""
 
 from __future__ import annotations
 

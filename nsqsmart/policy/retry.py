@@ -37,12 +37,12 @@ class Verdict(NamedTuple):
 
 _REFUSED = Verdict(Outcome.REJECTED, answered=True, retry=False)
 _NOT_SENT = Verdict(Outcome.NOT_SENT, answered=True, retry=True, moved=True)
-# Refusals that need not mean "not stored": a replica may have it (reliability F14).
+# Refusals that need not mean "not stored": a replica may have it (decisions#4).
 _MOVED = Verdict(Outcome.UNCERTAIN, answered=True, retry=True, moved=True)
 
 
 def judge(error: TransportError, *, keyed: bool, retry_unanswered: bool) -> Verdict:
-    """The table of DESIGN section 5, by row."""
+    """The table of decisions#5, by row."""
     if isinstance(error, ServerError):
         return _judge_code(error.code, exiting=error.detail.endswith(answers.EXITING))
     if isinstance(error, PoolTimeout | TurnTimeout):

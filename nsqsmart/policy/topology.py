@@ -62,7 +62,10 @@ class Topology:
 
     @cached_property
     def lacks_leaders(self) -> bool:
-        """Whether some partition has no leader: one that crashed is replaced (cluster 5.2)."""
+        """Whether some partition has no leader: one that crashed is replaced.
+
+        See protocol#dead-leader.
+        """
         return self.redesigned and len(self.leaders) < self.partition_num
 
     @cached_property
@@ -98,7 +101,7 @@ def merge(
     the first answer's (the caller puts the leading lookup first) that differs from the node that
     just refused. A partition that no answer lists keeps its last known node unless an error has
     proved that one wrong: a 200 with missing partitions, or none, is partial knowledge, seen for
-    seconds after the cluster's store returns (cluster 7). So is a 200 without the partition count,
+    seconds after etcd returns (protocol#lost-lookup). So is a 200 without the partition count,
     which keys are mapped by: the last known one holds.
 
     With *keeps* original nsqds stay too where no lookup knows any: one that was restarted has

@@ -1,7 +1,7 @@
 """What a line of the trace log holds: one JSON object, 64-bit figures of the server as text.
 
-Signed readers make such figures NULL, and JavaScript rounds them, without an error (ecosystem
-5.4). No line holds a body, a key or the text of an application's error.
+Signed readers make such figures NULL, and JavaScript rounds them, without an error (decisions#50).
+No line holds a body, a key or the text of an application's error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which share of a topic's messages is traced: what calls and documents may say.
 
-Both say it alike (DESIGN section 7): ``{"orders": 1.0, "*": 0.01}``, topic to share, ``*`` for
+Both say it alike (decisions#51): ``{"orders": 1.0, "*": 0.01}``, topic to share, ``*`` for
 every topic that is not named.
 """
 

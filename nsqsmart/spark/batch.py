@@ -1,6 +1,6 @@
 """The batch readers as Spark wants to see them.
 
-One DataFrame plans once and reads as often as it has actions (Spark reference 2.7). A queue gives
+One DataFrame plans once and reads as often as it has actions (decisions#58). A queue gives
 a message once: what is drained goes through the spool, under a name that the DataFrame keeps.
 """
 

@@ -1,4 +1,4 @@
-"""What an executor does to read one task of an epoch: pull, store, finish (Spark reference 3.3).
+"""What an executor does to read one task of an epoch: pull, store, finish (decisions#55).
 
 A message is finished once it is durable in a slot, and not before. Any number of attempts may do
 this at once, die anywhere and be tried again; all end with the same rows.

@@ -1,4 +1,4 @@
-"""``--py-files`` for streaming sources, which Spark forgets (Spark reference 2.9)."""
+"""``--py-files`` for streaming sources, which Spark forgets (decisions#60)."""
 
 from __future__ import annotations
 

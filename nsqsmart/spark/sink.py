@@ -1,7 +1,7 @@
 """The writers as Spark wants to see them; all they do is in ``publishing``.
 
 At least once: what a task has published before it failed stays published, and its next attempt
-publishes it again (Spark reference 2.8).
+publishes it again (decisions#59).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Slot k is created exclusively, so of several attempts (a retry, a zombie, a speculative copy)
 exactly one owns it. An empty slot ends the log; it takes a place as any other, so nobody can
-append behind it. All attempts then yield the same rows (Spark reference 3.3).
+append behind it. All attempts then yield the same rows (decisions#55).
 """
 
 from __future__ import annotations

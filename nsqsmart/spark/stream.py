@@ -1,6 +1,6 @@
 """The streaming readers as Spark wants to see them.
 
-Spark makes a reader in three processes and calls ``read`` on a pickled copy (Spark reference 2.1):
+Spark makes a reader in three processes and calls ``read`` on a pickled copy (decisions#56):
 nothing is opened in ``__init__``, and ``read`` uses the options alone.
 """
 

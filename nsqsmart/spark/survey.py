@@ -1,7 +1,7 @@
 """What waits on the servers, asked no more often than the options say.
 
 The driver asks it from ``latestOffset``, which Spark calls 93 times a second while idle and which
-ends the query if it raises (Spark reference 2.2): what fails for the moment is no news.
+ends the query if it raises (decisions#57): what fails for the moment is no news.
 """
 
 from __future__ import annotations

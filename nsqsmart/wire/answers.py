@@ -1,4 +1,4 @@
-"""Error frames: code, one space, description (protocol 1.5 and its appendix A)."""
+"""Error frames: code, one space, description (protocol#error-frames and protocol#error-codes)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ SUB_ORDER_IS_MUST = "E_SUB_ORDER_IS_MUST"
 MOVED = frozenset({NOT_LEADER, NOT_WRITABLE, TOPIC_NOT_EXIST})
 """The partition is, or is about to be, led elsewhere: look up again."""
 STAYS_OPEN = frozenset({NOT_LEADER, NOT_WRITABLE})
-"""Refusals of a PUB that leave the connection open whoever says them (protocol 2.10, 4.4)."""
+"""Refusals of a PUB that leave the connection open whoever says them.
+
+See protocol#pub, protocol#leader-errors.
+"""
 PUBLISH_FAILED = frozenset({"E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED"})
 EXITING = "exiting"
-"""The last word of such a refusal by a node that is about to end (cluster 5.1)."""
+"""The last word of such a refusal by a node that is about to end (protocol#leader-switch)."""
 UNAUTHORIZED = frozenset(
     {"E_AUTH_DISABLED", "E_AUTH_FIRST", "E_AUTH_FAILED", "E_UNAUTHORIZED", "E_AUTH_ERROR"}
 )

@@ -15,7 +15,7 @@ from nsqsmart.names import Dialect
 from nsqsmart.wire.messages import ID_SIZE
 
 MAX_LINE = {Dialect.ORIGINAL: 16384, Dialect.REDESIGNED: 4096}
-"""Bytes of a command line, its LF included; a longer one is cut off unanswered (protocol 1.3)."""
+"""Bytes of a command line, its LF included; a longer one is cut off unanswered (protocol#lines)."""
 
 _FIN = struct.Struct("4s16sc")
 _FIN_SIZE = _FIN.size
@@ -39,7 +39,7 @@ class Command(NamedTuple):
 
 
 class CommandDecoder:
-    """Cuts a client's bytes by the rules of *dialect* (protocol 1.3 and 1.4)."""
+    """Cuts a client's bytes by the rules of *dialect* (protocol#lines and protocol#binary-ids)."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -108,7 +108,7 @@ class CommandDecoder:
         return None if line is None else self._tokens(line)
 
     def _ack(self, verb: bytes) -> Command | None:
-        """FIN and REQ: the id by width, then the rest of the line (protocol 1.4)."""
+        """FIN and REQ: the id by width, then the rest of the line (protocol#binary-ids)."""
         first = self._newline(self._start)
         if first is None:
             return None

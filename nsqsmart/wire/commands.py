@@ -1,7 +1,7 @@
 """Commands from client to server: one builder per verb, each returning the whole command.
 
 Ids are raw bytes and never pass through text. A partition token is sent only to redesigned nsqds,
-with exactly one space before it: they give meaning to the exact number of tokens (protocol 4.1).
+with exactly one space before it: they count the tokens (protocol#partition-token).
 Names are not checked here but at every public entry (``names.check_topic``).
 """
 
@@ -93,7 +93,7 @@ def mpub_ext(
     """MPUB_EXT (redesigned): entries of JSON header (may be empty) and body.
 
     Any error to it leaves the server in the middle of the batch: close the connection
-    (protocol 2.16).
+    (protocol#mpub_ext).
     """
     bodies = [_ext(ext) + body for ext, body in entries]
     return batch(prefix("MPUB_EXT", topic, partition), bodies)
@@ -138,7 +138,7 @@ def sub_advanced(
 ) -> bytes:
     """SUB_ADVANCED (redesigned): messages with offset and size.
 
-    With *start* the server ignores the partition and takes its default one (protocol 2.3).
+    With *start* the server ignores the partition and takes its default one (protocol#sub).
     """
     if start is None:
         return _subscribe("SUB_ADVANCED", topic, channel, partition)

@@ -1,4 +1,4 @@
-"""The JSON header of a message on an extended topic (protocol 2.15)."""
+"""The JSON header of a message on an extended topic (protocol#pub_ext)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TAG = "##client_dispatch_tag"
 RESERVED = "##"
 """Such keys are the server's."""
 MAX_HEADER = 0xFFFF - 1
-"""Bytes of a header (protocol 2.15)."""
+"""Bytes of a header (protocol#pub_ext)."""
 
 
 def encode_header(

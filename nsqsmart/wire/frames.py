@@ -1,4 +1,4 @@
-"""Frames from server to client: ``uint32 size, uint32 type, data`` (protocol 1.2)."""
+"""Frames from server to client: ``uint32 size, uint32 type, data`` (protocol#frames)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PREFIX = struct.Struct(">II")
 PREFIX_SIZE = _PREFIX.size
 _TYPE_SIZE = 4
 DEFAULT_MAX_FRAME_SIZE = 5 * 1024 * 1024 + 64
-"""Bytes: the servers' default body limit, and room for the largest head (protocol 1.2)."""
+"""Bytes: the servers' default body limit, and room for the largest head (protocol#frames)."""
 
 MAX_ANSWER = 1024 * 1024
 """Bytes of a frame where no message can come: the longest answer is an error that quotes a line."""

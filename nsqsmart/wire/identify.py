@@ -1,4 +1,4 @@
-"""IDENTIFY: what the client offers and what the server grants (protocol 2.1).
+"""IDENTIFY: what the client offers and what the server grants (protocol#identify).
 
 The only place where seconds become milliseconds.
 """
@@ -62,7 +62,7 @@ class Offer:
             "output_buffer_size": self.output_buffer_size,
             "output_buffer_timeout": _milliseconds(self.output_buffer_timeout),
             "sample_rate": self.sample_rate or None,
-            # Absent means level 0 to a redesigned nsqd (protocol 2.1.2).
+            # Absent means level 0 to a redesigned nsqd (protocol#identify-fields).
             "deflate_level": self.deflate_level if self.deflate else None,
             "extend_support": self.extend_support or None,
             "desired_tag": self.desired_tag or None,

@@ -1,4 +1,4 @@
-"""IDENTIFY, the server's half: what a client asks for, judged and answered (protocol 2.1).
+"""IDENTIFY, the server's half: what a client asks for, judged and answered (protocol#identify).
 
 A real server reads the document with Go's encoding/json and answers with keys in a fixed order;
 both are repeated here, because clients meet both.
@@ -196,7 +196,7 @@ def _upgrades(asked: _Document, policy: Policy, settled: Settled) -> Settled:
         text = "cannot enable both deflate and snappy compression"
         raise IdentifyRefused(text, "E_IDENTIFY_FAILED")
     if policy.redesigned:
-        # Absent means 0 there, which stores without compressing (protocol 2.1.2).
+        # Absent means 0 there, which stores without compressing (protocol#identify-fields).
         effective = min(level, policy.max_deflate_level) if deflate else 0
     else:
         effective = min(level if level > 0 else _DEFAULT_DEFLATE_LEVEL, policy.max_deflate_level)

@@ -1,4 +1,4 @@
-"""Messages: what the data of a message frame holds (protocol 3).
+"""Messages: what the data of a message frame holds (protocol#plain-frame).
 
 The layout depends on the subscription, never on the bytes: *extended* when the topic is extended
 and the client said so in IDENTIFY, *detailed* after SUB_ADVANCED and SUB_ORDERED.
@@ -62,7 +62,7 @@ def trace_id(message_id: bytes) -> int:
 
 
 def partition_of(message_id: bytes) -> int:
-    """The partition that a coordinated redesigned nsqd wrote into the id (protocol 3.5)."""
+    """The partition that a coordinated redesigned nsqd wrote into the id (protocol#message-ids)."""
     return (internal_id(message_id) >> _PARTITION_SHIFT) & _PARTITION_MASK
 
 

@@ -1,4 +1,4 @@
-"""The answers to publish commands (protocol 2.13)."""
+"""The answers to publish commands (protocol#pub_trace)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snappy and deflate as byte transforms (protocol 6.6).
+"""Snappy and deflate as byte transforms (protocol#upgrades).
 
 Both directions keep one continuous stream, flushed after every command. ``incoming`` yields
 pieces of bounded size, so that a bomb is stopped by the frame limit of whoever reads them.

@@ -222,7 +222,8 @@ def a_plain_topic_wants_plain_clients(play):
 @scenario
 def ordered_delivery_has_one_message_out(play):
     publisher = prepare(play, "ch")
-    # Else a channel that becomes ordered may deliver its first message twice (cluster 9).
+    # Else a channel that becomes ordered may deliver its first message twice
+    # (protocol#ordered-cluster).
     play.http("POST", "/channel/setorder?topic=@T@&partition=0&channel=ch&order=true")
     publish(publisher, b"1", b"2", b"3")
     client = subscribe(play, b"SUB_ORDERED @T@ ch 0\n", 10)

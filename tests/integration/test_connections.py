@@ -339,7 +339,7 @@ def test_who_takes_every_sub_and_ends_it_is_dialled_ever_more_rarely(monkeypatch
 
 
 def test_more_than_rdy_allows_is_handled_like_the_rest():
-    """After a timeout a server counts the place free again (reliability F4)."""
+    """After a timeout a server counts the place free again (decisions#27)."""
     said: list[bytes] = []
     pushed = [message_frame(number, b"%d" % number) for number in range(60)]
     handled = Handled()

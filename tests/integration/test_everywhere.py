@@ -127,7 +127,8 @@ def test_messages_of_a_key_are_handled_in_order(redesigned):
             producer.publish(topic, f"{key}:{number}".encode(), key=key, timeout=20)
         eventually(lambda: consumer.stats().finished >= 200, timeout=60)
     for numbers in seen.values():
-        # The first message of an ordered channel may come twice on a real server (cluster 9).
+        # The first message of an ordered channel may come twice on a real server
+        # (protocol#ordered-cluster).
         assert list(dict.fromkeys(numbers)) == sorted(set(numbers))
     assert sum(len(set(numbers)) for numbers in seen.values()) == 200
 

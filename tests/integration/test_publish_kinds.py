@@ -76,7 +76,7 @@ def test_a_traced_batch_has_an_id_for_every_message(cluster, producer, topic):
     assert first.trace_id != second.trace_id
     assert first.trace_id
     assert second.trace_id
-    if topic == "t":  # MPUB_EXT says nothing of where it was stored (protocol 2.16)
+    if topic == "t":  # MPUB_EXT says nothing of where it was stored (protocol#mpub_ext)
         place = (receipt.internal_id, receipt.trace_id, receipt.offset)
         assert place == (first.internal_id, first.trace_id, first.offset)
         assert receipt.size == 2 * 31

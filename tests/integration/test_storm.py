@@ -183,7 +183,10 @@ class Traffic:
 
 
 def warm_up(cluster: Cluster, topic: str, handled: Clumsy, partitions: int | None) -> None:
-    """A first FIN on every partition: before that a channel may be forgotten (cluster 9)."""
+    """A first FIN on every partition: before that a channel may be forgotten.
+
+    See protocol#ordered-cluster.
+    """
     with nsqsmart.Producer(cluster.url) as producer:
         for place in range(partitions or 1):
             where = {} if partitions is None else {"partition": place}

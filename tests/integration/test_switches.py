@@ -1,4 +1,4 @@
-"""Publishing under load while leaders move and nodes are lost: three replicas (cluster 5.1, 6.1).
+"""Publishing under load while leaders move and nodes are lost (protocol#leader-switch).
 
 Every row prints what came of it (``pytest -s``). On a real cluster a partition may be without a
 success only a second longer than for a bare probe, and for a hung leader ``response_timeout``

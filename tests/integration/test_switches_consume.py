@@ -1,4 +1,4 @@
-"""Consuming, ordered and not, while leaders move and nodes are lost (cluster 5.1, 8 and 9).
+"""Consuming, ordered and not, while leaders move and nodes are lost (protocol#new-leader).
 
 Every row prints what came of it (``pytest -s``). Of what was acknowledged nothing is lost on
 channels that have had a first FIN, and on ordered topics order holds and no message is ever in two

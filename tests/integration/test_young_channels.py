@@ -1,7 +1,7 @@
 """Channels without a first FIN, which a redesigned cluster forgets with their leader.
 
-The facts are those of cluster 8 and 9. The embedded cluster plays it in milliseconds; a real one
-forgets an ordered channel at SIGTERM.
+The facts are those of protocol#new-leader. The embedded cluster plays it in milliseconds; a real
+one forgets an ordered channel at SIGTERM.
 """
 
 from __future__ import annotations

@@ -5,12 +5,29 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CLI = "tests/rooms/cli/test_flag_effects.py"
+_ELSEWHERE = "protocol 2"
 _COMMANDS = "nsqsmart/contrib/django/management/commands"
 _DJANGO = "tests/rooms/contrib/django/test_command_flags.py"
 _FLASK = "tests/rooms/contrib/flask/test_command_flags.py"
 _LOOKING = "tests/rooms/cli/test_looking.py"
 
 ROOMS: tuple[Mutant, ...] = (
+    Mutant(
+        "a-citation-of-nothing",
+        "nsqsmart/wire/commands.py",
+        "(protocol#partition-token)",
+        "(protocol#tokens)",
+        "what the code cites is in docs/",
+        ("tests/architecture/test_citations.py",),
+    ),
+    Mutant(
+        "a-citation-of-a-document-elsewhere",
+        "nsqsmart/wire/receipts.py",
+        "(protocol#pub_trace)",
+        f"({_ELSEWHERE}.13)",
+        "no docstring cites what is not in the repository",
+        ("tests/architecture/test_citations.py",),
+    ),
     Mutant(
         "an-option-no-type-checker-knows",
         "nsqsmart/config/keywords.py",

@@ -28,7 +28,7 @@ from nsqsmart.policy.topology import Refused, Target, Topology
 
 _HTTP_PORT = 4151
 
-# A redesigned nsqd answers after 12 s while a follower is dead (cluster 6.1).
+# A redesigned nsqd answers after 12 s while a follower is dead (protocol#lost-follower).
 _PATIENCE = 20.0
 _STATS_PATIENCE = 5.0
 _STATS_QUERY = (

@@ -2,7 +2,7 @@
 
 Lower values are told first. A connection whose sending half is busy, or stalled, is told later; and
 what the server has sent just before it was told is still on its way. So what one connection is
-lowered by goes to the others only after a while (reliability C3).
+lowered by goes to the others only after a while (decisions#26).
 """
 
 from __future__ import annotations

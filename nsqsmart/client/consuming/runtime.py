@@ -1,6 +1,6 @@
 """What runs inside a started Consumer: subscriptions, flow, workers, timers, and its end.
 
-The order of the end is that of reliability L3: no new messages, workers finish or give back,
+The order of the end is decisions#34: no new messages, workers finish or give back,
 answers leave, then the sockets and threads end. Each step has what is left of one deadline.
 """
 
@@ -57,7 +57,7 @@ log = logging.getLogger("nsqsmart")
 
 _CLOSE_WAIT = 1.0
 
-# No acknowledgement waits longer than twice this, even if every worker is stuck (performance 5.2).
+# No acknowledgement waits longer than twice this, even if every worker is stuck (decisions#30).
 _ACK_AGE = 0.005
 # Seconds for which the first connections leave the others their shares: one that hangs keeps
 # nothing from the others for longer.

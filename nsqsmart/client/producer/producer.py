@@ -230,7 +230,7 @@ class Producer:
         """Store *bodies* with one MPUB, in one partition and in their order.
 
         All are accepted, or an error is raised; then any number of the first ones may be stored,
-        unless its ``outcome`` says more. Not a transaction (reliability P6).
+        unless its ``outcome`` says more. Not a transaction (decisions#8).
 
         Args:
             bodies: at least one message, none of them empty.

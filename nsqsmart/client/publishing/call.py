@@ -38,7 +38,7 @@ from nsqsmart.wire.ext import encode_header
 from nsqsmart.wire.receipts import TracedReceipt
 
 _BATCH_TRACE = 0
-"""The trace id in the receipt of MPUB_TRACE (protocol 2.14)."""
+"""The trace id in the receipt of MPUB_TRACE (protocol#mpub_trace)."""
 
 _pack = struct.Struct(">I").pack
 
@@ -122,7 +122,7 @@ def _extended(publication: Publication, partition: int) -> Command:
         for trace_id in trace_ids
     ]
     if publication.batch:
-        # Answered by a plain OK even with trace ids (protocol 2.16).
+        # Answered by a plain OK even with trace ids (protocol#mpub_ext).
         entries = zip(headers, publication.bodies, strict=True)
         return Command(commands.mpub_ext(publication.topic, entries, partition))
     (trace_id,) = trace_ids

@@ -34,7 +34,7 @@ log = logging.getLogger("nsqsmart")
 _QUIET = 1.0  # seconds: a leader that moves is found sooner
 
 _RESPONSE_TIMEOUT = 10.0
-# A redesigned nsqd that lost a follower answers after 12 s (cluster 6.1).
+# A redesigned nsqd that lost a follower answers after 12 s (protocol#lost-follower).
 _RESPONSE_TIMEOUT_REDESIGNED = 20.0
 
 
@@ -175,7 +175,7 @@ class PublishingState:
         self.outages: Outages[Address] = Outages()
         self.failing_topics = FailingTopics()
         self.fences: dict[tuple[str, int | None], float] = {}
-        """Until when nothing follows an unanswered keyed command (reliability O4)."""
+        """Until when nothing follows an unanswered keyed command (decisions#7)."""
         self._counts: dict[str, int] = {}
         self._loosened: set[str] = set()
         self._routes: dict[str, tuple[Topology, tuple[Route, ...]]] = {}

@@ -168,7 +168,7 @@ class PullConnection:
             if message._life is not None:
                 # Before it leaves: it may be received again at once.
                 message._life.note("requeued", delay)
-        # With a delay an ordered channel would keep it in flight (protocol 5.3).
+        # With a delay an ordered channel would keep it in flight (protocol#ordered-answers).
         late = 0 if self.request.ordered else round(delay * 1000)
         reqs = b"".join([commands.req(each, late) for each in self._unacked.ids(fresh)])
         if not reqs or not self._say(reqs):

@@ -33,7 +33,7 @@ class Receipt:
     def share(self, number: int, trace_id: int) -> Receipt:
         """That of the message at *number* of a batch.
 
-        Internal ids of a batch are consecutive (protocol 2.14); only the first place is known.
+        Ids of a batch are consecutive (protocol#mpub_trace); only the first place is known.
         """
         known = self.internal_id is not None
         return replace(

@@ -166,7 +166,7 @@ class OrderedDelivery:
     def hold(self, message: Message, delay: float | None, *, counts: bool) -> None:
         """Keep a failed head for a while under TOUCH, then give it back with REQ 0.
 
-        The server ignores a delay on ordered channels (protocol 5.3).
+        The server ignores a delay on ordered channels (protocol#ordered-answers).
         """
         if message.internal_id != self._failing:
             self._failing, self._failures = message.internal_id, 0

@@ -130,7 +130,7 @@ class Subscription:
         return True
 
     def requeue(self, message: Message, delay: float | None, *, backoff: bool) -> bool:
-        """REQ; ordered: held here first, because the server ignores the delay (protocol 5.3).
+        """REQ; ordered: held here first, as the server ignores a delay (protocol#ordered-answers).
 
         The backoff hears of it before the server: sent back without a delay the message would be
         here again before RDY 0 is there.

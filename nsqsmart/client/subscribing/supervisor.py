@@ -21,7 +21,7 @@ log = logging.getLogger("nsqsmart")
 
 _FIRST_PAUSE = 0.1
 _MAX_PAUSE_ORIGINAL = 60.0
-# A crashed leader is replaced after 20 to 30 s (cluster 5.1): stay close.
+# A crashed leader is replaced after 20 to 30 s (protocol#leader-switch): stay close.
 _MAX_PAUSE_REDESIGNED = 2.0
 # So long a subscription lasts, and at least as long as the pause before it, to count as a success.
 _STEADY = 1.0

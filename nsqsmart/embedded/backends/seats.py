@@ -1,4 +1,4 @@
-"""Which lookup daemon of a cluster leads, as /listlookup tells it (cluster 7)."""
+"""Which lookup daemon of a cluster leads, as /listlookup tells it (protocol#lost-lookup)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Seats:
 
 
 def _node(lookupd: Nsqlookupd) -> dict[str, Any]:
-    """Ports are strings (protocol 7.3)."""
+    """Ports are strings (protocol#listlookup)."""
     tcp, http = lookupd.tcp_address[1], lookupd.http_address[1]
     host, rpc = lookupd.options.broadcast_address, tcp + _RPC_PORT_OFFSET
     return {

@@ -130,7 +130,7 @@ class Channel(ABC):
         return consumer.sink.deliver(frames, hold=self._may_hold_back(consumer))
 
     def _may_hold_back(self, consumer: Consumer) -> bool:
-        """Whether messages may wait for others: not when no other can come (protocol 6.4)."""
+        """Whether messages may wait for others: not when no other can come (protocol#buffering)."""
         return consumer.room() > 0
 
     def _next_attempt(self, record: Record) -> int:
@@ -141,7 +141,10 @@ class Channel(ABC):
         return attempt
 
     def _is_wanted(self, consumer: Consumer, record: Record) -> bool:
-        """Sampling and filters; what is not wanted is done with (protocol 6.5, 2.1.4)."""
+        """Sampling and filters; what is not wanted is done with.
+
+        See protocol#sampling, protocol#ext-filter.
+        """
         subscription = consumer.subscription
         rate = subscription.sample_rate
         if rate and self._random.randrange(100) > rate:

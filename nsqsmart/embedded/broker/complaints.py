@@ -1,4 +1,4 @@
-"""What a redesigned nsqd says of a header that is no JSON (protocol 2.15).
+"""What a redesigned nsqd says of a header that is no JSON (protocol#pub_ext).
 
 Only the words: whether it is JSON is decided elsewhere. They are those of the parser it uses,
 which says at which step of which nesting it gave up, and what it had not read by then.

@@ -1,4 +1,4 @@
-"""Which messages of a channel are finished (protocol 5.5)."""
+"""Which messages of a channel are finished (protocol#confirm-window)."""
 
 from __future__ import annotations
 

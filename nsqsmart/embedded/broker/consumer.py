@@ -10,7 +10,7 @@ from nsqsmart.embedded.broker.records import Record
 from nsqsmart.wire.messages import PLAIN, MessageLayout
 
 LIMITED_RDY = 50_000
-"""What a redesigned nsqd allows each client unless an operator says otherwise (protocol 6.3)."""
+"""What a redesigned nsqd allows each client unless an operator says otherwise (protocol#flow)."""
 _SLOW_AFTER = 5
 _ERRORS_OVER_RDY = 20
 
@@ -44,7 +44,7 @@ class Subscription:
     tag: str = ""
     address: str = ""
     wants: Callable[[Record], bool] | None = None
-    """The server-side filter, None for everything (protocol 2.1.4)."""
+    """The server-side filter, None for everything (protocol#ext-filter)."""
 
 
 class Consumer:
@@ -91,7 +91,7 @@ class Consumer:
         return len(self.in_flight) + len(self.touched)
 
     def room(self) -> int:
-        """How many messages it may be sent now (protocol 6.3)."""
+        """How many messages it may be sent now (protocol#flow)."""
         limit = self.rdy
         if limit > self.most:
             limit = self.most

@@ -21,7 +21,7 @@ Filter = Callable[[Record], bool]
 
 
 class BadHeader(Exception):
-    """The header is not JSON; the text is the server's (protocol 2.15)."""
+    """The header is not JSON; the text is the server's (protocol#pub_ext)."""
 
 
 class BadTraceId(Exception):
@@ -64,7 +64,10 @@ def only_internal(extension: Extension) -> bool:
 
 
 def make_filter(rules: dict[str, Any] | None) -> Filter | None:
-    """The filter that IDENTIFY asked for; invalid rules let everything pass (protocol 2.1.4)."""
+    """The filter that IDENTIFY asked for; invalid rules let everything pass.
+
+    See protocol#ext-filter.
+    """
     if not rules:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Message ids (protocol 3.5)."""
+"""Message ids (protocol#message-ids)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RedesignedIds:
         self._last = last - self._base
 
     def skip(self) -> None:
-        """Leave one id out, as a leader switch does (cluster 10)."""
+        """Leave one id out, as a leader switch does (protocol#ids-in-a-cluster)."""
         self._last += 1
 
 

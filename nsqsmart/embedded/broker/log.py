@@ -26,7 +26,7 @@ _NO_TRACE = bytes(8)
 
 
 class RecordTooLong(Exception):
-    """A message with its header does not fit the log; the text is the server's (protocol 2.10)."""
+    """A message with its header does not fit the log; the text is the server's (protocol#pub)."""
 
 
 class Log(ABC):

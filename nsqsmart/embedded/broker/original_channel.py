@@ -14,8 +14,8 @@ NOT_OWNER = "client does not own message"
 class OriginalChannel(Channel):
     """One queue, first come first served; what comes back goes to its end.
 
-    Messages of a lost connection stay in flight until their timeout (protocol 3.4): they move to
-    ``orphans``, with that deadline.
+    Messages of a lost connection stay in flight until they time out (protocol#attempts): they move
+    to ``orphans``, with that deadline.
     """
 
     def __init__(self, name: str, surroundings: Surroundings, start: int) -> None:
@@ -90,7 +90,7 @@ class OriginalChannel(Channel):
         self.leave_out([*done, *lost])
 
     def requeue(self, consumer: Consumer, key: bytes, delay: float, now: float) -> str | None:
-        """Back to the end of the queue, at once or after *delay* seconds (protocol 2.6)."""
+        """Back to the end of the queue, at once or after *delay* seconds (protocol#req)."""
         entry = consumer.take(key)
         if entry is None:
             return self._refuse(consumer, key)

@@ -35,7 +35,7 @@ class OriginalPartition(Partition):
         return self.log.frozen
 
     def pause(self, *, paused: bool) -> None:
-        """Keep messages from the channels, or hand them over (protocol 6.7)."""
+        """Keep messages from the channels, or hand them over (protocol#pause)."""
         self.log.freeze(frozen=paused)
         self._overflow()
 

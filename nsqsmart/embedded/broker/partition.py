@@ -95,7 +95,7 @@ class Partition:
 
 
 class RedesignedPartition(Partition):
-    """A partition of a redesigned topic; a new channel begins at the end (protocol 4.3)."""
+    """A partition of a redesigned topic; a new channel begins at the end (protocol#channels)."""
 
     channels: dict[str, RedesignedChannel]  # type: ignore[assignment]
     make_channel = RedesignedChannel
@@ -125,7 +125,10 @@ class RedesignedPartition(Partition):
         return records, woken
 
     def extend(self, *, extended: bool) -> None:
-        """Keep headers from now on; who subscribed without them gets nothing more (cluster 2)."""
+        """Keep headers from now on; who subscribed without them gets nothing more.
+
+        See protocol#topic-life.
+        """
         if extended == self.log.extended:
             return
         self.log.extended = extended

@@ -14,7 +14,7 @@ _EXT = struct.Struct(">BH")
 _ID_START = 18
 _BODY_START = 34
 RECORD_OVERHEAD = 30
-"""Bytes a record of a plain topic takes besides its body (protocol 2.13)."""
+"""Bytes a record of a plain topic takes besides its body (protocol#pub_trace)."""
 _TYPE_SIZE = 4
 
 
@@ -31,8 +31,8 @@ class Record:
     """A message in the log of a partition.
 
     ``key`` is what identifies it in FIN, REQ and TOUCH: the whole id on an original nsqd, its
-    first half on a redesigned one (protocol 2.5). ``offset`` and ``size`` are bytes in the
-    partition's virtual queue (protocol 3.6), ``index`` its ordinal.
+    first half on a redesigned one (protocol#fin). ``offset`` and ``size`` are bytes in the
+    partition's virtual queue (protocol#offsets), ``index`` its ordinal.
     """
 
     __slots__ = ("ext", "frame", "index", "key", "offset", "size")
@@ -70,7 +70,7 @@ class Record:
 
 
 def extension_size(ext: Extension | None) -> int:
-    """What the header adds to a record of an extended topic (protocol 2.13)."""
+    """What the header adds to a record of an extended topic (protocol#pub_trace)."""
     return 1 if ext is None else 3 + len(ext.data)
 
 
@@ -92,5 +92,5 @@ def encode(record: Record, layout: MessageLayout, attempts: int) -> bytes:
 
 
 def ext_version(record: Record) -> int:
-    """The version byte of the record's extension header (protocol 3.3)."""
+    """The version byte of the record's extension header (protocol#ext-frame)."""
     return EXT_NONE if record.ext is None else record.ext.version

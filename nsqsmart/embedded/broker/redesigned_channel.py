@@ -25,7 +25,7 @@ _GAP = 0.001
 class RedesignedChannel(Channel):
     """Finishing confirms; the server stops reading while too much waits for an earlier message.
 
-    ``ordered`` is set by the first SUB_ORDERED and stays (protocol 5.1): at most one message of
+    ``ordered`` is set by the first SUB_ORDERED and stays (protocol#ordered): at most one message of
     the channel is in flight, over all its connections.
     """
 
@@ -39,7 +39,7 @@ class RedesignedChannel(Channel):
         self._lanes: dict[str, deque[Record]] = {}
 
     def depth(self) -> int:
-        """Messages not yet confirmed: the consumer's lag (cluster 13)."""
+        """Messages not yet confirmed: the consumer's lag (protocol#stats)."""
         return self.log.end - max(self.confirmed.position, self.log.base)
 
     def _may_hold_back(self, consumer: Consumer) -> bool:
@@ -94,7 +94,10 @@ class RedesignedChannel(Channel):
         return sent
 
     def _take_for(self, consumer: Consumer, count: int) -> list[Record]:
-        """With tags about, messages are sorted into lanes as they are read (protocol 4.5)."""
+        """With tags about, messages are sorted into lanes as they are read.
+
+        See protocol#ext-topics.
+        """
         if not self._lanes:
             return self._take(count)
         lane = self._lanes[consumer.subscription.tag]
@@ -148,14 +151,17 @@ class RedesignedChannel(Channel):
     # -------------------------------------------------------------------------------- answers
 
     def finish_many(self, consumer: Consumer, keys: list[bytes]) -> list[tuple[int, str]]:
-        """Every refused answer slows the connection down (protocol 6.3)."""
+        """Every refused answer slows the connection down (protocol#flow)."""
         failed = super().finish_many(consumer, keys)
         for _ in failed:
             consumer.failed()
         return failed
 
     def requeue(self, consumer: Consumer, key: bytes, delay: float, now: float) -> str | None:
-        """At once, after *delay* seconds, or not at all (protocol 2.6 and 5.3)."""
+        """At once, after *delay* seconds, or not at all.
+
+        See protocol#req and protocol#ordered-answers.
+        """
         if delay > 0 and self.ordered:
             return None
         if delay > 0 and key in self.deferred:
@@ -250,7 +256,7 @@ class RedesignedChannel(Channel):
         super()._time_out(consumer, record)
 
     def _abandon(self, consumer: Consumer, now: float) -> None:  # noqa: ARG002 - the interface has it
-        """At once to somebody else, and this delivery does not count (protocol 3.4)."""
+        """At once to somebody else, and this delivery does not count (protocol#attempts)."""
         for record, _ in consumer.take_all():
             self.attempts[record.index] = self.attempts.get(record.index, 1) - 1
             self._put_back(record)
@@ -264,7 +270,7 @@ class RedesignedChannel(Channel):
             lane.clear()
 
     def fail_over(self) -> list[Consumer]:
-        """Another node leads: only the confirm position is known there (cluster 8).
+        """Another node leads: only the confirm position is known there (protocol#new-leader).
 
         Attempts, timeouts and deferrals are lost with the old leader; so are its connections,
         which are returned.

@@ -1,7 +1,7 @@
 """Who leads a partition, what its leader refuses, and how the lead moves.
 
 What a leader switch loses is what a real one loses: everything about the channels but their
-confirm positions (cluster 8).
+confirm positions (protocol#new-leader).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Leadership:
     # ----------------------------------------------------------------------------------- leaders
 
     def appoint(self, slot: Slot) -> None:
-        """Give a new partition its first leader, in the steps of a real one (cluster 2).
+        """Give a new partition its first leader, in the steps of a real one (protocol#topic-life).
 
         First there is none; then lookups name one that refuses as NOT_LEADER; then it refuses as
         NOT_WRITABLE; then it is there. Called with the topology's lock.
@@ -100,7 +100,7 @@ class Leadership:
             shard.refusal = None if slot.writable else not_writable
         waiting = slot.leader is not None and bool(missing) and slot.writable
         shard.hold = (lambda write: self._replicate(slot, write)) if waiting else None
-        # An ordered FIN needs the quorum as a write does (protocol 5.3).
+        # An ordered FIN needs the quorum as a write does (protocol#ordered-answers).
         shard.confirm_refused = not slot.has_quorum or slot.leader is None
         shard.confirm_hold = (lambda: self._confirm(slot)) if missing else None
         if missing:
@@ -112,7 +112,7 @@ class Leadership:
             slot.settled.set()
 
     def _replicate(self, slot: Slot, write: Write) -> None:
-        """A write that waits for a replica which does not answer (cluster 6.1).
+        """A write that waits for a replica which does not answer (protocol#lost-follower).
 
         All give up together, when the first one does; raises
         :class:`~nsqsmart.embedded.nsqd.refusals.Refused`.
@@ -139,7 +139,7 @@ class Leadership:
         raise not_leader() if resigned and not write.batch else not_writable()
 
     def _confirm(self, slot: Slot) -> bool:
-        """An ordered FIN waits for silent members too; whether they have it then (cluster 9).
+        """An ordered FIN waits for silent members; whether they have it (protocol#ordered-cluster).
 
         Unlike a publish that fails, it does not make the leader resign.
         """
@@ -155,7 +155,7 @@ class Leadership:
         if len(answering) > slot.shard.meta.replicas // 2:
             slot.write_failed = True
         else:
-            # Without a majority the leader gives up (cluster 6.2).
+            # Without a majority the leader gives up (protocol#lost-quorum).
             self._resign(slot)
         self.refresh(slot)
 
@@ -174,7 +174,10 @@ class Leadership:
     # ------------------------------------------------------------------------------------- moves
 
     def close_for_writing(self, nsqd: Nsqd) -> None:
-        """A node that is about to end takes no more writes for what it leads (cluster 5.1)."""
+        """A node that is about to end takes no more writes for what it leads.
+
+        See protocol#leader-switch.
+        """
         with self._topology.lock:
             for slot in self._topology.slots.values():
                 if slot.leader is nsqd:

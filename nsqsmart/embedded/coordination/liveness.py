@@ -1,6 +1,6 @@
 """Which nodes of a redesigned cluster are there: their sessions begin, end and expire.
 
-This is etcd's part, and that of the lookup daemons that watch it (cluster 5).
+This is etcd's part, and that of the lookup daemons that watch it (protocol#leader-switch).
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ class Liveness:
             followers = slot.in_sync - {nsqd}
             needed = slot.leader is not nsqd and len(followers) <= slot.shard.meta.replicas // 2
             if farewell and nsqd in slot.in_sync and needed:
-                # Missed by the next write, or left out when its session expires (cluster 6.2).
+                # Missed by the next write, or left out when its session expires
+                # (protocol#lost-quorum).
                 slot.said_farewell.add(nsqd)
                 self._leadership.refresh(slot)
                 continue

@@ -53,7 +53,7 @@ class Slot:
 
     @property
     def has_quorum(self) -> bool:
-        """The write rule (cluster 5.1)."""
+        """The write rule (protocol#leader-switch)."""
         return len(self.in_sync) > self.shard.meta.replicas // 2
 
     @property
@@ -175,7 +175,7 @@ class Topology:
                 self._create(self.default_meta(topic))
 
     def create_topic(self, meta: TopicMeta) -> None:
-        """Make a topic; raises :class:`CoordinatorRefused` (cluster 2)."""
+        """Make a topic; raises :class:`CoordinatorRefused` (protocol#topic-life)."""
         with self.lock:
             before = self.topics.get(meta.name)
             if before is not None:

@@ -1,4 +1,4 @@
-"""What an auth server allows, and how it is asked (protocol 2.2)."""
+"""What an auth server allows, and how it is asked (protocol#auth)."""
 
 from __future__ import annotations
 

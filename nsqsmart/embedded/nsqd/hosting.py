@@ -155,7 +155,7 @@ class OriginalTopics:
 
 
 class StandaloneTopics:
-    """The partitions of a redesigned nsqd without a coordinator (protocol 2.17)."""
+    """The partitions of a redesigned nsqd without a coordinator (protocol#create-topic)."""
 
     coordinated = False
 

@@ -50,7 +50,7 @@ class Scope:
 class Node:
     """An nsqd without its sockets: options, connections, and whether it runs.
 
-    ``gate`` is closed while the node hangs: it accepts and reads, and does nothing (cluster 5.1).
+    ``gate`` is closed while the node hangs: it accepts and reads, and does nothing else.
     ``name`` is its host:port once it listens.
     """
 
@@ -85,7 +85,7 @@ class Node:
         return f"{options.broadcast_address}:{rpc}:{self.tcp_port}:{options.node_id}"
 
     def introduction(self) -> dict[str, Any]:
-        """What it tells a lookup daemon of itself (protocol 7.6)."""
+        """What it tells a lookup daemon of itself (protocol#lookup-tcp)."""
         return {
             "broadcast_address": self.options.broadcast_address,
             "hostname": self.hostname,
@@ -99,7 +99,7 @@ class Node:
         return next(self._numbers)
 
     def enter(self, connection: Served) -> bool:
-        """A connection begins; False if the node takes no more (protocol 1.1)."""
+        """A connection begins; False if the node takes no more (protocol#magic)."""
         with self._lock:
             self._connections.add(connection)
             limit = self.options.max_connections

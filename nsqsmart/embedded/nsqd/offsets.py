@@ -1,4 +1,4 @@
-"""Where a channel may be told to begin (protocol 2.3)."""
+"""Where a channel may be told to begin (protocol#sub)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _MAX_REQUEUE = {Dialect.ORIGINAL: 3600.0, Dialect.REDESIGNED: 72 * 3600.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NsqdOptions:
-    """Options of one nsqd; the defaults are the servers' (protocol, appendix B).
+    """Options of one nsqd; the defaults are the servers' (protocol#server-defaults).
 
     Times in seconds, sizes in bytes; ``tcp_address`` and ``http_address`` are (host, port), with
     port 0 for any.

@@ -11,7 +11,10 @@ BAD_TOPIC = "E_BAD_TOPIC"
 
 
 class Refused(Exception):
-    """An error frame: *code*, *text*; after a fatal one the server closes (protocol 1.6)."""
+    """An error frame: *code*, *text*; after a fatal one the server closes.
+
+    See protocol#fatal-errors.
+    """
 
     def __init__(self, code: str, text: str = "", *, fatal: bool = True) -> None:
         super().__init__(f"{code} {text}")
@@ -20,7 +23,7 @@ class Refused(Exception):
         self.fatal = fatal
 
     def encode(self) -> bytes:
-        """The data of the frame; the space stays when there is no text (protocol 1.5)."""
+        """The data of the frame; the space stays when there is no text (protocol#error-frames)."""
         return f"{self.code} {self.text}".encode("utf-8", "surrogateescape")
 
 

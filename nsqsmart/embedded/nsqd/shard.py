@@ -36,7 +36,7 @@ class Write(NamedTuple):
     """How a command writes: what its failures are called, and whether it queues to be written.
 
     Plain PUB and MPUB queue up behind each other; those with a trace or a header do not
-    (cluster 6.1).
+    (protocol#lost-follower).
     """
 
     failed: str = "E_PUB_FAILED"

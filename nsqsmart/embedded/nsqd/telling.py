@@ -1,4 +1,7 @@
-"""How an nsqd that is a program of its own tells its lookup daemons what it has (protocol 7.6)."""
+"""How an nsqd that is a program of its own tells its lookup daemons what it has.
+
+See protocol#lookup-tcp.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What changes a cluster by way of a redesigned nsqlookupd (protocol 7.4, 7.5; cluster 2)."""
+"""What changes a cluster by way of a redesigned nsqlookupd.
+
+See protocol#lookup-admin, protocol#topic-create; protocol#topic-life.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ class Admin:
         self._cluster = cluster
 
     def create_topic(self, request: Request) -> None:
-        """/topic/create (protocol 7.5)."""
+        """/topic/create (protocol#topic-create)."""
         query = request.query
         topic = topic_argument(request)
         partitions = number_argument(request, "partition_num", (1, 255), "TOPIC_PARTITION_NUM")
@@ -86,7 +89,7 @@ class Admin:
         )
 
     def create_channel(self, request: Request) -> None:
-        """/channel/create: registers a channel where SUB may not make one (cluster 2)."""
+        """/channel/create: registers a channel where SUB may not make one (protocol#topic-life)."""
         topic, channel = topic_and_channel(request)
 
         def create(cluster: Cluster) -> None:

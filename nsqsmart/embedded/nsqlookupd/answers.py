@@ -1,4 +1,7 @@
-"""What the lookup daemons of a coordinated cluster say (protocol 7.2, cluster 3)."""
+"""What the lookup daemons of a coordinated cluster say.
+
+See protocol#lookup, protocol#lookup-answers.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,10 @@ class LookupAnswers:
         return f"{nsqd.node.options.broadcast_address}:{nsqd.node.http_port}"
 
     def nodes(self) -> list[dict[str, Any]]:
-        """The answer to /nodes: what each node leads and takes writes for (cluster 3)."""
+        """The answer to /nodes: what each node leads and takes writes for.
+
+        See protocol#lookup-answers.
+        """
         listed, seen = [], self.seen()
         for nsqd in seen.up:
             led: dict[str, list[str]] = {}

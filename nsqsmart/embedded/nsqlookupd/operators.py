@@ -1,4 +1,4 @@
-"""What operators do to a cluster by way of a redesigned nsqlookupd (protocol 7.4; cluster 1, 2).
+"""What operators do to a cluster through a redesigned nsqlookupd (protocol#lookup-admin).
 
 The order of the checks, and which of them need the leading daemon, are those of the real program.
 """
@@ -97,7 +97,10 @@ class Operators:
             _replace(topology, slot, [target if each is source else each for each in replicas])
 
     def update_meta(self, request: Request) -> None:
-        """/topic/meta/update: what may be changed of a topic that is there (cluster 2)."""
+        """/topic/meta/update: what may be changed of a topic that is there.
+
+        See protocol#topic-life.
+        """
         self._cluster()
         topic, changes = any_topic(request), {}
         if request.query.get("replicator"):
@@ -170,7 +173,7 @@ def _check_number(request: Request, name: str, refusal: str | None) -> None:
 
 
 def _is_stable(topology: Topology) -> bool:
-    """Never without a topic; else when every partition is complete (cluster 1)."""
+    """Never without a topic; else when every partition is complete (protocol#cluster-nodes)."""
     alive = topology.alive()
     slots = list(topology.slots.values())
     return bool(slots) and all(

@@ -1,4 +1,4 @@
-"""The HTTP interface of an original nsqlookupd (protocol 7)."""
+"""The HTTP interface of an original nsqlookupd (protocol#lookup)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP interface of a redesigned nsqlookupd (protocol 7), with a coordinator or without."""
+"""The HTTP interface of a redesigned nsqlookupd, with a coordinator or without."""
 
 from __future__ import annotations
 

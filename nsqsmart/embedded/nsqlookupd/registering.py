@@ -1,4 +1,4 @@
-"""The commands of nsqd to nsqlookupd, without the socket (protocol 7.6)."""
+"""The commands of nsqd to nsqlookupd, without the socket (protocol#lookup-tcp)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nsqds have told a lookup daemon (protocol 7.6)."""
+"""What nsqds have told a lookup daemon (protocol#lookup-tcp)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Peer:
 
     @property
     def is_old(self) -> bool:
-        """Whether a redesigned lookup daemon takes it for an original nsqd (protocol 0)."""
+        """Whether a redesigned lookup daemon takes it for an original nsqd (protocol#dialects)."""
         return not self.info.get("distributed_id") and "HA" not in self.info["version"]
 
 

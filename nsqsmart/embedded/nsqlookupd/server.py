@@ -1,4 +1,4 @@
-"""An nsqlookupd: its ports, and what nsqds tell it over the V1 protocol (protocol 7.6)."""
+"""An nsqlookupd: its ports, and what nsqds tell it over the V1 protocol (protocol#lookup-tcp)."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Request(NamedTuple):
 
     @property
     def wants_v1(self) -> bool:
-        """Whether the client asked for the newer envelope, exactly (protocol 7.1)."""
+        """Whether the client asked for the newer envelope, exactly (protocol#envelopes)."""
         return self.headers.get("accept") == V1_ACCEPT
 
     @property
@@ -93,7 +93,7 @@ def v1_reply(data: Any) -> Response:
 
 
 def v1_failure(error: HttpError, *, escaped: bool) -> Response:
-    """The newer envelope of an error; redesigned servers do not escape (protocol 7.1)."""
+    """The newer envelope of an error; redesigned servers do not escape (protocol#envelopes)."""
     if escaped:
         body = dumps({"message": error.text})
     else:
@@ -110,7 +110,7 @@ def legacy_reply(data: Any) -> Response:
 
 
 def legacy_failure(error: HttpError) -> Response:
-    """The older envelope of an error: always 500 (protocol 7.1)."""
+    """The older envelope of an error: always 500 (protocol#envelopes)."""
     document = {"status_code": 500, "status_txt": error.text, "data": None}
     return Response(500, dumps(document), _JSON)
 

@@ -1,4 +1,7 @@
-"""JSON that a peer sent over HTTP: taken out of its envelope, and never trusted (protocol 7.1)."""
+"""JSON that a peer sent over HTTP: taken out of its envelope, and never trusted.
+
+See protocol#envelopes.
+"""
 
 from __future__ import annotations
 

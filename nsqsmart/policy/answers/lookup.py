@@ -1,4 +1,4 @@
-"""What nsqlookupd answers, in both dialects and both envelopes (protocol 7).
+"""What nsqlookupd answers, in both dialects and both envelopes (protocol#lookup).
 
 Everything here comes from a peer: whatever has the wrong shape is skipped and counted, never
 trusted, and only a document that is no answer at all raises.
@@ -22,7 +22,7 @@ _NOT_FOUND = 404
 _MAX_PORT = 65535
 _MAX_HOST = 253
 _MAX_VERSION = 100
-# A cluster is far smaller; what a peer may make us dial is bounded (reliability SEC-15).
+# A cluster is far smaller; what a peer may make us dial is bounded (decisions#24).
 _MAX_NODES = 1024
 _MAX_PEERS = 16
 _UNKNOWN_TOPIC = frozenset({"TOPIC_NOT_FOUND", "Key not found"})
@@ -190,7 +190,7 @@ def read_node(entry: Any) -> Node | None:
 
 
 def _read_peer(entry: Any) -> Address | None:
-    """A member of ``/listlookup``: ports are strings there (protocol 7.3)."""
+    """A member of ``/listlookup``: ports are strings there (protocol#listlookup)."""
     if not isinstance(entry, dict):
         return None
     host, port = entry.get("NodeIP"), _number(entry.get("HttpPort"))

@@ -1,4 +1,7 @@
-"""What nsqlookupd answers to ``/nodes`` and ``/topics``: the whole cluster (protocol 7.4)."""
+"""What nsqlookupd answers to ``/nodes`` and ``/topics``: the whole cluster.
+
+See protocol#lookup-admin.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from nsqsmart.policy.answers.lookup import Node, read_node
 _OK = 200
 _MAX_HOSTNAME = 253
 _MAX_VERSION = 100
-# A cluster is far smaller; what a peer may make us ask is bounded (reliability SEC-15).
+# A cluster is far smaller; what a peer may make us ask is bounded (decisions#24).
 _MAX_NODES = 1024
 
 

@@ -1,4 +1,7 @@
-"""What a server's answer to an operation means, and what many answers come to (protocol 7.4, 8)."""
+"""What a server's answer to an operation means, and what many answers come to.
+
+See protocol#lookup-admin, protocol#http.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +68,11 @@ class TopicSettings(NamedTuple):
 
     @property
     def query(self) -> tuple[tuple[str, str], ...]:
-        """What a redesigned lookup is to be told (protocol 7.5)."""
+        """What a redesigned lookup is to be told (protocol#topic-create)."""
         flags = {
             "orderedmulti": self.ordered,
-            # A plain topic needs a node of its own for every partition and copy (cluster 2).
+            # A plain topic needs a node of its own for every partition and copy
+            # (protocol#topic-life).
             "multipart": self.partitions > 1 and not self.ordered,
             "extend": self.extend_support,
         }

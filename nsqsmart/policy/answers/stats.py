@@ -1,4 +1,4 @@
-"""What nsqds answer to ``/stats``, in one shape for both dialects (protocol 8).
+"""What nsqds answer to ``/stats``, in one shape for both dialects (protocol#http).
 
 Everything here comes from a peer: what has the wrong shape counts as 0, and what has no name is
 left out.

@@ -1,7 +1,7 @@
 """Trace logs as one table: an event a row, of clients and of the redesigned server.
 
 Everything is text until it is known what it is: a schema of numbers turns a 64-bit id into NULL
-without an error (ecosystem 5.4). Ids stay text.
+without an error (decisions#50). Ids stay text.
 
 The server's lines about a channel name no partition: the internal id has it in its upper bits.
 """

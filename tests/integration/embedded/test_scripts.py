@@ -1,4 +1,4 @@
-"""The scripts of a cluster in trouble, one test each: nodes and leaders (cluster 15)."""
+"""The scripts of a cluster in trouble, one test each: nodes and leaders (protocol#scripts)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The scripts of a cluster in trouble, one test each: ordered channels and lookups (cluster 15)."""
+"""The scripts of a cluster in trouble, one test each: ordered channels and lookups.
+
+See protocol#scripts.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ def test_a_channel_without_fin_is_lost_at_a_switch(connect, ordered) -> None:
         assert consumer.silent(0.05)
         stats = http("GET", new.http_address, "/stats?format=json&topic=t")[1]["topics"][0]
         assert (stats["message_count"], stats["channels"][0]["depth"]) == (2, 0)
-        # They can be had back, on the connection that is there (cluster 9).
+        # They can be had back, on the connection that is there (protocol#ordered-cluster).
         target = "/channel/setoffset?topic=t&partition=0&channel=c"
         assert http("POST", new.http_address, target, body=b"virtual_queue:0")[0] == 200
         message = consumer.message()

@@ -1,4 +1,4 @@
-"""What a connection has to send, and what of it is held back (protocol 6.4)."""
+"""What a connection has to send, and what of it is held back (protocol#buffering)."""
 
 from __future__ import annotations
 

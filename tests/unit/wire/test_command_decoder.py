@@ -86,7 +86,7 @@ def read(
 
 
 def as_the_server_reads(dialect: Dialect, stream: bytes) -> tuple[list[Command], bytes]:
-    """The same by a blocking reader, written along the rules of protocol 1.3 and 1.4."""
+    """The decoder again, as a blocking reader, by protocol#lines and protocol#binary-ids."""
     reader, found = io.BytesIO(stream), []
     while True:
         start = reader.tell()

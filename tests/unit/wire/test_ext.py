@@ -20,7 +20,7 @@ def test_tag_and_trace_id_stand_beside_the_callers_headers() -> None:
         "a": "ü",
         "n": 1,
         "##client_dispatch_tag": "red",
-        # A number would be refused (protocol 2.15).
+        # A number would be refused (protocol#pub_ext).
         "##trace_id": "18446744073709551615",
     }
     assert b" " not in header

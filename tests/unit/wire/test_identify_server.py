@@ -1,4 +1,4 @@
-"""IDENTIFY as the servers judge and answer it (protocol 2.1)."""
+"""IDENTIFY as the servers judge and answer it (protocol#identify)."""
 
 from __future__ import annotations
 

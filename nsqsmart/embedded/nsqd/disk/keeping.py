@@ -1,7 +1,7 @@
 """What is on disk of one topic of an nsqd, in the manner of each dialect.
 
 An original one writes what memory has no room for, and everything when it ends in order
-(reliability F1); a redesigned one writes everything at once.
+(decisions#62); a redesigned one writes everything at once.
 """
 
 from __future__ import annotations

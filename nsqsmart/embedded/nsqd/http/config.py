@@ -1,4 +1,7 @@
-"""/config/OPTION of an nsqd: what it was told, and the little that may be changed (protocol 8)."""
+"""/config/OPTION of an nsqd: what it was told, and the little that may be changed.
+
+See protocol#http.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partition and which channel a request to a redesigned nsqd means (protocol 8)."""
+"""Which partition and which channel a request to a redesigned nsqd means (protocol#http)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators ask of a redesigned nsqd: single messages, positions, limits (protocol 8)."""
+"""What operators ask of a redesigned nsqd: single messages, positions, limits (protocol#http)."""
 
 from __future__ import annotations
 

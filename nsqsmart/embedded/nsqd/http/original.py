@@ -1,4 +1,4 @@
-"""The HTTP interface of an original nsqd (protocol 8)."""
+"""The HTTP interface of an original nsqd (protocol#http)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class _Api:
         if len(request.body) > options.max_body_size:
             raise HttpError(413, "BODY_TOO_BIG")
         topic = self._topic(request)
-        # Anything but a plain no means binary (protocol 8).
+        # Anything but a plain no means binary (protocol#http).
         binary = request.query.get("binary", "false") not in ("false", "0")
         read = read_binary if binary else read_lines
         bodies = read(request.body, options.max_msg_size, options.max_body_size)

@@ -1,4 +1,4 @@
-"""The bodies of /mpub (protocol 8)."""
+"""The bodies of /mpub (protocol#http)."""
 
 from __future__ import annotations
 

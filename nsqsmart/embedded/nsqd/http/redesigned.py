@@ -1,4 +1,4 @@
-"""The HTTP interface of a redesigned nsqd (protocol 8)."""
+"""The HTTP interface of a redesigned nsqd (protocol#http)."""
 
 from __future__ import annotations
 
@@ -130,10 +130,10 @@ class _Publishing:
         if len(request.body) > options.max_body_size:
             raise HttpError(413, "BODY_TOO_BIG")
         shard = find_shard(self._hosting, request)
-        # Any value, "false" too, means binary (protocol 8).
+        # Any value, "false" too, means binary (protocol#http).
         read = read_binary if "binary" in request.query else read_lines
         bodies = read(request.body, options.max_msg_size, options.max_body_size)
-        # A real one waits here for somebody else's message (protocol 8); that helps nobody.
+        # A real one waits here for somebody else's message (protocol#http); that helps nobody.
         self._store(shard, [(body, 0, None) for body in bodies])
         return "OK"
 
@@ -245,7 +245,7 @@ class _Channels(ChannelPaths):
             raise HttpError(500, str(error)) from error
 
     def set_order(self, request: Request) -> None:
-        """Also disconnects the consumers of the channel (protocol 5.1)."""
+        """Also disconnects the consumers of the channel (protocol#ordered)."""
         shard, channel = self._channel(request)
         order = request.query.get("order")
         if order not in ("true", "false"):

@@ -1,4 +1,4 @@
-"""/stats of an original nsqd (protocol 8)."""
+"""/stats of an original nsqd (protocol#http)."""
 
 from __future__ import annotations
 

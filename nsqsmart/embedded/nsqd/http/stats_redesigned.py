@@ -1,4 +1,4 @@
-"""/stats of a redesigned nsqd (protocol 8, cluster 13)."""
+"""/stats of a redesigned nsqd (protocol#http, protocol#stats)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _topic(
         "topic_partition": str(shard.number),
         "channels": channels,
         "channel_num": len(shard.partition.channels),
-        # Bytes here, messages in the channels (protocol 8).
+        # Bytes here, messages in the channels (protocol#http).
         "depth": log.next_offset,
         "backend_depth": log.next_offset,
         "backend_start": log.start_offset,

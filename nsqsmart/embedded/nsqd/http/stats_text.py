@@ -1,4 +1,4 @@
-"""/stats as text, line for line (protocol 8)."""
+"""/stats as text, line for line (protocol#http)."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def nop(connection: Connection, command: Command) -> None:
 
 
 def rdy(connection: Connection, command: Command) -> None:
-    """RDY: how many messages may be in flight; ignored after CLS (protocol 2.4)."""
+    """RDY: how many messages may be in flight; ignored after CLS (protocol#rdy)."""
     if connection.state is State.CLOSING:
         return
     if connection.state is not State.SUBSCRIBED:
@@ -46,7 +46,7 @@ def rdy(connection: Connection, command: Command) -> None:
 
 
 def close(connection: Connection, command: Command) -> bytes:  # noqa: ARG001 - the interface has it
-    """CLS: no more messages; the client closes when it is done (protocol 2.8)."""
+    """CLS: no more messages; the client closes when it is done (protocol#cls)."""
     if connection.state is not State.SUBSCRIBED:
         raise Refused(INVALID, "cannot CLS in current state")
     consumer, shard = _subscribed(connection)
@@ -66,7 +66,7 @@ def finish(connection: Connection, command: Command) -> None:
 
 
 def finish_many(connection: Connection, ids: list[bytes]) -> None:
-    """FIN of a run of messages, then whatever there is room for (protocol 2.5)."""
+    """FIN of a run of messages, then whatever there is room for (protocol#fin)."""
     if connection.state is State.INIT:
         raise Refused(INVALID, "cannot FIN in current state")
     consumer, shard = _subscribed(connection)
@@ -88,7 +88,10 @@ def finish_many(connection: Connection, ids: list[bytes]) -> None:
 
 
 def _replicate(connection: Connection, hold: Callable[[], bool] | None) -> None:
-    """Wait until other nodes know of a FIN; the next message has gone out meanwhile (cluster 9)."""
+    """Wait until other nodes know of a FIN; the next message has gone out meanwhile.
+
+    See protocol#ordered-cluster.
+    """
     if hold is None:
         return
     connection.flush()
@@ -97,7 +100,7 @@ def _replicate(connection: Connection, hold: Callable[[], bool] | None) -> None:
 
 
 def requeue(connection: Connection, command: Command) -> None:
-    """REQ: deliver it again, at once or later (protocol 2.6)."""
+    """REQ: deliver it again, at once or later (protocol#req)."""
     _check_state(connection, "REQ")
     message_id = _id(connection, command, "REQ")
     if len(command.params) < _REQ_TOKENS:
@@ -120,7 +123,7 @@ def requeue(connection: Connection, command: Command) -> None:
 
 
 def touch(connection: Connection, command: Command) -> None:
-    """TOUCH: a fresh timeout (protocol 2.7)."""
+    """TOUCH: a fresh timeout (protocol#touch)."""
     _check_state(connection, "TOUCH")
     message_id = _id(connection, command, "TOUCH")
     key = message_id[:_KEY_SIZE] if connection.node.options.redesigned else message_id
@@ -156,7 +159,7 @@ def _check_leader(connection: Connection, consumer: Consumer) -> None:
 
 
 def _id(connection: Connection, command: Command, verb: str) -> bytes:
-    """The message id, judged as the dialect does (protocol 1.4 and 2.5)."""
+    """The message id, judged as the dialect does (protocol#binary-ids and protocol#fin)."""
     if not command.params:
         raise Refused(INVALID, f"{verb} insufficient number of params")
     message_id = command.params[0]
@@ -172,7 +175,7 @@ def _id(connection: Connection, command: Command, verb: str) -> bytes:
 
 
 def _is_no_number(message_id: bytes) -> bool:
-    """Whether its first half is not positive as a signed number (protocol 2.5)."""
+    """Whether its first half is not positive as a signed number (protocol#fin)."""
     return bool(message_id[0] & _TOP_BIT) or not any(message_id[:_KEY_SIZE])
 
 

@@ -1,4 +1,4 @@
-"""AUTH, and the check before each command that needs it (protocol 2.2)."""
+"""AUTH, and the check before each command that needs it (protocol#auth)."""
 
 from __future__ import annotations
 

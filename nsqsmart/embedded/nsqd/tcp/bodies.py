@@ -18,7 +18,7 @@ class Wording:
 
 
 def read_whole(connection: Connection, verb: str) -> bytes:
-    """The body of IDENTIFY or AUTH (protocol 2.1.1)."""
+    """The body of IDENTIFY or AUTH (protocol#identify-body)."""
     limit = connection.node.options.max_body_size
     try:
         size = int.from_bytes(connection.read(4), signed=True)
@@ -35,7 +35,7 @@ def read_whole(connection: Connection, verb: str) -> bytes:
 
 
 def read_single(connection: Connection, wording: Wording, limit: int) -> bytes:
-    """``uint32 size, bytes`` of PUB and its kin (protocol 2.10)."""
+    """``uint32 size, bytes`` of PUB and its kin (protocol#pub)."""
     size = read_size(connection, wording, limit)
     return read_rest(connection, wording, size)
 
@@ -64,7 +64,7 @@ def read_rest(connection: Connection, wording: Wording, size: int) -> bytes:
 
 
 def read_batch_size(connection: Connection, prefix: str) -> int:
-    """The outer length of MPUB: judged, and never used again (protocol 2.11)."""
+    """The outer length of MPUB: judged, and never used again (protocol#mpub)."""
     limit = connection.node.options.max_body_size
     try:
         size = int.from_bytes(connection.read(4), signed=True)
@@ -81,7 +81,7 @@ class BatchReader:
     """The messages of one MPUB, cut out of large pieces.
 
     The outer length is only a hint of how much may be taken at once: count and sizes inside rule,
-    whatever it says (protocol 2.11).
+    whatever it says (protocol#mpub).
     """
 
     def __init__(self, connection: Connection, size: int) -> None:

@@ -31,7 +31,7 @@ _LINGER_RST = struct.pack("ii", 1, 0)
 
 
 class State(IntEnum):
-    """As the stats show it (protocol 2.0)."""
+    """As the stats show it (protocol#states)."""
 
     INIT = 0
     SUBSCRIBED = 3
@@ -140,7 +140,7 @@ class Connection:
     # ------------------------------------------------------------------------------- heartbeats
 
     def start_heartbeat(self) -> None:
-        """Begin, or begin anew, with the interval that now holds (protocol 1.7)."""
+        """Begin, or begin anew, with the interval that now holds (protocol#heartbeats)."""
         self._beat += 1
         interval = self.settled.heartbeat_interval / 1000
         self.outbox.stall_limit = interval or self.node.options.client_timeout

@@ -28,7 +28,7 @@ def identify(connection: Connection, command: Command) -> None:  # noqa: ARG001 
         raise Refused(refused.code, refused.text) from refused
     connection.settled = settled
     if not connection.identified:
-        # Only the first one reaches the delivery loop (protocol 2.1.5).
+        # Only the first one reaches the delivery loop (protocol#second-identify).
         connection.identified = True
         connection.line_done()
         connection.start_heartbeat()

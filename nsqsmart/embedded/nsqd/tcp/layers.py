@@ -1,4 +1,4 @@
-"""TLS and compression between a socket and the frames of one connection (protocol 6.6)."""
+"""TLS and compression between a socket and the frames of one connection (protocol#upgrades)."""
 
 from __future__ import annotations
 

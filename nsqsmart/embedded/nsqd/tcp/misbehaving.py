@@ -91,7 +91,7 @@ class Misbehaviour:
         if not self._connection.node.options.redesigned:
             return fault.code not in ACK_FAILED
         if command.verb == b"FIN":
-            # The others mean that the cluster could not take it (protocol 2.5).
+            # The others mean that the cluster could not take it (protocol#fin).
             return fault.code not in ACK_FAILED
         return fault.code not in _NOT_FATAL or command.verb in _SUBSCRIBING
 

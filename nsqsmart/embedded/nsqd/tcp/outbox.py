@@ -61,7 +61,7 @@ class Outbox:
         self._tick = period
 
     def deliver(self, frames: list[bytes], *, hold: bool) -> bool:
-        """Queue messages; whether they are to be sent now (protocol 6.4)."""
+        """Queue messages; whether they are to be sent now (protocol#buffering)."""
         with self._holding:
             if not self._buffer:
                 self.pending.extend(frames)

@@ -1,4 +1,7 @@
-"""PUB, MPUB and DPUB on an original nsqd; every refusal is fatal (protocol 2.10 to 2.12)."""
+"""PUB, MPUB and DPUB on an original nsqd; every refusal is fatal.
+
+See protocol#pub to protocol#dpub.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The publish commands of a redesigned nsqd (protocol 2.10 to 2.17).
+"""The publish commands of a redesigned nsqd (protocol#pub to protocol#create-topic).
 
 What is wrong with the command closes the connection; what is wrong with the partition does not.
 """
@@ -118,7 +118,7 @@ class RedesignedPublishing:
         """MPUB_EXT: headers may be empty; always a plain OK.
 
         A refusal leaves the rest of the batch unread, and it is taken for commands, as the real
-        server does (protocol 2.16).
+        server does (protocol#mpub_ext).
         """
         shard, reader = self._begin_batch(connection, command)
         entries: list[Entry] = []
@@ -198,7 +198,7 @@ class RedesignedPublishing:
         except RecordTooLong as error:
             raise Refused(write.failed, str(error), fatal=False) from error
         except Refused as refused:
-            # What a hung leader answers when it wakes and leads no more (cluster 5.1).
+            # What a hung leader answers when it wakes and leads no more (protocol#leader-switch).
             if connection.late and write.batch and refused.code == NOT_LEADER:
                 raise not_writable() from refused
             raise
@@ -209,7 +209,7 @@ class RedesignedPublishing:
 
 
 def _target(command: Command) -> tuple[str, int]:
-    """Topic and partition; the token counts only if it is the last (protocol 4.1)."""
+    """Topic and partition; the token counts only if it is the last (protocol#partition-token)."""
     params = command.params
     if not params:
         raise Refused(INVALID, "insufficient number of parameters")
@@ -252,7 +252,7 @@ def _ext_not_supported(shard: RedesignedShard) -> Refused:
 
 
 def _receipt(records: list[Record], trace: int) -> bytes:
-    """The answer to a traced publish (protocol 2.13 and 2.14)."""
+    """The answer to a traced publish (protocol#pub_trace and protocol#mpub_trace)."""
     first = records[0]
     size = sum(record.size for record in records)
     internal = int.from_bytes(first.key)

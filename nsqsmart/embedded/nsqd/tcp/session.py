@@ -57,7 +57,7 @@ class Commands:
 
 
 def original_commands(topics: OriginalTopics) -> Commands:
-    """The verbs of an original nsqd (protocol 0)."""
+    """The verbs of an original nsqd (protocol#dialects)."""
     publishing, subscribing = OriginalPublishing(topics), OriginalSubscribing(topics)
     handlers: dict[bytes, Handler] = {
         b"PUB": publishing.pub,
@@ -134,7 +134,7 @@ class Session:
             self._node.leave(self)
 
     def _greet(self, *, welcome: bool) -> bool:
-        """The magic, and whether the node takes another client (protocol 1.1)."""
+        """The magic, and whether the node takes another client (protocol#magic)."""
         connection = self.connection
         if connection.read(len(MAGIC_V2)) != MAGIC_V2:
             connection.fail(b"E_BAD_PROTOCOL")

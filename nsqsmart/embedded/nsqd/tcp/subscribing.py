@@ -1,4 +1,4 @@
-"""SUB, SUB_ADVANCED and SUB_ORDERED (protocol 2.3); every refusal is fatal."""
+"""SUB, SUB_ADVANCED and SUB_ORDERED (protocol#sub); every refusal is fatal."""
 
 from __future__ import annotations
 
