@@ -7,10 +7,14 @@
 
     nsqsmart.Consumer("orders", "billing", handle, address="nsq+lookupd://127.0.0.1:4161").run()
 
-The house, from the ground: ``errors``, ``names``, ``metrics`` and ``config``; ``wire`` (bytes and
+Stable are the names in ``__all__`` here, with their public attributes, and what the reference lists
+of the integrations: Django, Flask, OpenTelemetry, Prometheus, the pytest plugin, Spark, the command
+line. They change only with a new minor version before 1.0, a new major version after it, and a line
+in the changelog. Import from ``nsqsmart``: the modules below it move.
+
+Floors, from the ground: ``errors``, ``names``, ``metrics`` and ``config``; ``wire`` (bytes and
 values); ``policy`` (decisions); ``net`` (the only floor that blocks) and ``tracing`` (a switch);
-``client`` (what is exported here).
-``embedded`` and ``cli`` are rooms beside it. Imports only go down.
+``client`` (what is exported here). ``embedded`` and ``cli`` are beside it. Imports only go down.
 """
 
 from importlib import import_module

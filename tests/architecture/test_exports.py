@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 import nsqsmart
+from tests.helpers import PACKAGE, ROOT
 
 HEAVY = (
     "requests",
@@ -83,3 +85,48 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'nsqsmart' has no attribute 'Publisher'"):
         _ = nsqsmart.Publisher
     assert dir(nsqsmart) == sorted(nsqsmart.__all__)
+
+
+REFERENCE = (ROOT / "docs" / "reference.md").read_text()
+STABLE = dict(
+    re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", REFERENCE.partition("\n## Publish")[0], re.M)
+)
+
+
+def exported(module: str) -> set[str]:
+    """What *module*, which may need what is not installed, says that it exports."""
+    tree = ast.parse((PACKAGE / module / "__init__.py").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    raise AssertionError(module)
+
+
+@pytest.mark.parametrize(
+    "module", ["contrib/django", "contrib/flask", "contrib/opentelemetry", "embedded", "spark"]
+)
+def test_the_reference_names_what_an_integration_exports(module: str) -> None:
+    (row,) = [
+        said for what, said in STABLE.items() if f"`nsqsmart.{module.replace('/', '.')}`" in what
+    ]
+    assert set(re.findall(r"`(\w+)`", row.partition(";")[0])) == exported(module)
+
+
+def test_the_reference_names_every_fixture() -> None:
+    plugin = (PACKAGE / "testing" / "plugin.py").read_text()
+    fixtures = set(re.findall(r"^@pytest.fixture.*\ndef (nsq_\w+)", plugin, re.M))
+    (row,) = [said for what, said in STABLE.items() if "pytest plugin" in what]
+    assert set(re.findall(r"`(nsq_\w+)`", row)) == fixtures
+
+
+def test_the_reference_names_every_job_and_command_of_a_framework() -> None:
+    commands = PACKAGE / "contrib" / "django" / "management" / "commands"
+    named = {path.stem for path in commands.glob("nsq_*.py")}
+    jobs = ast.parse((PACKAGE / "spark" / "jobs" / "__init__.py").read_text())
+    (known,) = [
+        node.value.elts
+        for node in jobs.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_JOBS"
+    ]
+    named |= {ast.unparse(job).replace("_", "-") for job in known}
+    assert {name for name in named if f"`{name}`" not in " ".join(STABLE.values())} == set()

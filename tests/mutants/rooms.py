@@ -12,6 +12,14 @@ _LOOKING = "tests/rooms/cli/test_looking.py"
 
 ROOMS: tuple[Mutant, ...] = (
     Mutant(
+        "a-name-that-is-stable-no-more",
+        "nsqsmart/contrib/flask/__init__.py",
+        '__all__ = ["NSQ", "publish_failed"]',
+        '__all__ = ["NSQ"]',
+        "integrations export what the reference calls stable",
+        ("tests/architecture/test_exports.py",),
+    ),
+    Mutant(
         "a-citation-of-nothing",
         "nsqsmart/wire/commands.py",
         "(protocol#partition-token)",
