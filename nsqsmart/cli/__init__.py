@@ -83,7 +83,7 @@ def make_parser(only: str = "") -> tuple[Parser, Commands[Any]]:
 def _run(parser: Parser, arguments: Sequence[str], handler: logging.Handler) -> int:
     chosen = parser.understand(arguments)
     if getattr(chosen, "runs_on", False):
-        # What a command that ends by itself retried is nobody's business if it went well.
+        # What a command that ends by itself has retried is not worth a line if it went well.
         handler.setLevel(logging.WARNING)
     try:
         return int(chosen.run(chosen))
@@ -107,7 +107,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def _flush_what_goes() -> None:
-    """Whoever reads stdout may have stopped doing so: the end of the process must not wait."""
+    """The reader of stdout may have stopped: the end of the process must not wait."""
     try:
         os.set_blocking(sys.stdout.fileno(), False)
         sys.stdout.flush()

@@ -25,7 +25,7 @@ _PATIENCE = 60.0
 _HASTE = 0.5
 _ABOUT = """\
 Publish messages and consume them at the same time, on a channel of its own, and print the rates
-and how long a message was on its way. Without --topic the topic is made for it and deleted behind
+and how long a message was on its way. Without --topic the topic is made for it and deleted after
 it. Every other consumer of the machine slows it down: it measures this machine too.
 """
 
@@ -100,7 +100,7 @@ def _own_topic(chosen: argparse.Namespace, address: str) -> Iterator[str]:
         try:
             admin.delete_topic(name)
         except (AdminError, TransportError) as error:
-            print(f"nsqsmart bench: topic {name} is left behind: {error}", file=sys.stderr)
+            print(f"nsqsmart bench: topic {name} was not deleted: {error}", file=sys.stderr)
 
 
 def _size(text: str) -> int:

@@ -1,6 +1,6 @@
 """``nsqsmart dash``: one page that shows what is in the cluster, on this machine alone.
 
-The page asks this process, and this process asks the servers, while somebody looks.
+The page asks this process, and this process asks the servers, while a browser has it open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PORT = 4175
 _PATIENCE = "5s"
 _ABOUT = """\
 Serve a page with topics, channels, depths and rates, and the partitions by node with their
-leaders, at http://127.0.0.1:PORT/ until Ctrl-C. Nobody else can see it: to look from another
+leaders, at http://127.0.0.1:PORT/ until Ctrl-C. Only this machine can see it: to look from another
 machine, tunnel the port. The servers are asked only while the page is open.
 """
 

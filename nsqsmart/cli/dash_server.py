@@ -45,7 +45,7 @@ def _handler(source: Source) -> type[BaseHTTPRequestHandler]:
         server_version, sys_version = "nsqsmart", ""
 
         def do_GET(self) -> None:
-            # A page of somebody else's name that resolves to this machine is not for reading it.
+            # A page of another site, whose name resolves to this machine, must not read it.
             if self.headers.get("Host", "").rpartition(":")[0] not in _OURS:
                 self.send_error(HTTPStatus.FORBIDDEN, "this page is for this machine alone")
             elif self.path == "/":
@@ -66,7 +66,7 @@ def _handler(source: Source) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Nobody reads a line for every look."""
+            """A line for every look is not read."""
 
     return Handler
 

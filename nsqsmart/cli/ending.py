@@ -61,7 +61,7 @@ class Ending:
         self._begun = True
 
     def end(self, reason: object = None) -> None:
-        """End it, from any thread; *reason* is raised by whoever waits if it is an error."""
+        """End it, from any thread; *reason* is raised where it is waited for if it is an error."""
         self._tokens.put(reason if isinstance(reason, BaseException) else None)
 
     def wait(self, timeout: float) -> bool:

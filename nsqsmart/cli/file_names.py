@@ -20,7 +20,7 @@ class FileNames:
 
     Attributes:
         output: folder of finished files.
-        work: folder of files that are being written; the same one if nobody said otherwise.
+        work: folder of files that are being written; the same one by default.
         name: the format, with only ``<DATETIME>`` and ``<REV>`` left in it.
         datetime_format: as strftime has it, in local time.
         revises: whether every file is a new one; without, an old one is appended to.
@@ -57,7 +57,7 @@ def make_names(
     """The names of the files of *topic*; raises :class:`UsageError`.
 
     *revises* says that files are gzipped or rotated: then, or with a work folder, ``<REV>`` must
-    be in the name. *suffix* is put behind the name unless it is there.
+    be in the name. *suffix* is put after the name unless it is there.
     """
     work = work or output
     revises = revises or work != output

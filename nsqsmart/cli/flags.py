@@ -146,7 +146,7 @@ def _no_option(text: str) -> str:
     name, wrong = _NAME_ONLY.match(text), _NAME_ONLY.fullmatch(text) is None
     if name and wrong:
         return f"{name[0]!r} and its value are parted by a comma: NAME,VALUE"
-    return f"{text!r} is no option (--help-options lists them)" if name else "it is NAME,VALUE"
+    return f"unknown option {text!r} (--help-options lists them)" if name else "it is NAME,VALUE"
 
 
 def client_options(chosen: argparse.Namespace, kind: type[ClientConfig]) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def port(text: str) -> int:
     """A port to listen at, 1 or more."""
     value = count(text)
     if value > _MAX_PORT:
-        raise argparse.ArgumentTypeError(f"{text} is no port")
+        raise argparse.ArgumentTypeError(f"{text} is not a port")
     return value
 
 

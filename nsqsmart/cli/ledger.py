@@ -66,7 +66,7 @@ class Ledger:
         return sum(count - 1 for count in self.history.duplicates().values())
 
     def count_violations(self) -> int:
-        """Messages that came first behind a later one of their key."""
+        """Messages that came for the first time after a later one of their key."""
         return len(self.history.disorder())
 
     @property

@@ -29,7 +29,7 @@ def add_parser(commands: Commands[Parser]) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Ask and print; 1 for a topic that nobody knows."""
+    """Ask and print; 1 for a topic that no lookup knows."""
     topics = flags.topics_of(chosen)
     admin = Admin(flags.address_of(chosen), **flags.client_options(chosen, AdminConfig))
     found = _topics(admin, topics) if topics else _everything(admin)

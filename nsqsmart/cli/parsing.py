@@ -36,9 +36,9 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(USAGE)
 
     def suggest(self, name: str, known: Iterable[str], what: str) -> NoReturn:
-        """Refuse *name*, which is no *what*, with the nearest that is."""
+        """Refuse *name*, an unknown *what*, with the nearest one that is known."""
         near = difflib.get_close_matches(name, list(known), n=1)
-        self.error(f"{name} is no {what}" + (f": did you mean {near[0]}?" if near else ""))
+        self.error(f"unknown {what} {name}" + (f": did you mean {near[0]}?" if near else ""))
 
     def _normal(self, arguments: Sequence[str]) -> Iterable[str]:
         """``-topic x`` as ``--topic x``, ``--gzip=true`` as ``--gzip``; wrong names are refused."""
@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
             if name.startswith("-") and f"-{name}" in known:
                 name = f"-{name}"
             if name.startswith("--") and name not in known:
-                self.suggest(name, known, f"flag of {self.prog}")
+                self.suggest(name, known, "flag")
             action = known.get(name)
             if action is None or not equals:
                 yield name + equals + value

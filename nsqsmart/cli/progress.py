@@ -14,7 +14,7 @@ def is_watched(stream: Any) -> bool:
 
 
 class Bar:
-    """How far it is, as a context manager; *total* None where nobody knows."""
+    """How far it is, as a context manager; *total* None where it is not known."""
 
     def __init__(self, title: str, total: int | None = None, *, off: bool = False) -> None:
         self._progress = None if off or not is_watched(sys.stderr) else _rich_progress()
@@ -42,7 +42,7 @@ class Bar:
 
 
 def _rich_progress() -> Any:
-    """None without rich; it is looked for only where somebody would see it."""
+    """None without rich; it is looked for only where it would be seen."""
     try:
         from rich.console import Console  # noqa: PLC0415
         from rich.progress import (  # noqa: PLC0415

@@ -106,7 +106,7 @@ class _Words:
 
 
 class _Source(NamedTuple):
-    """Where lines come from; *size* is None where nobody knows."""
+    """Where lines come from; *size* is None where it is not known."""
 
     descriptor: int
     name: str
@@ -160,4 +160,4 @@ def _delimiter(text: str) -> bytes:
     try:
         return read_delimiter(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no delimiter: {error}") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a delimiter: {error}") from error

@@ -62,7 +62,7 @@ class Messages(Protocol):
 
 
 class Sender:
-    """Publishes messages one behind the other and waits for every answer.
+    """Publishes messages one after the other and waits for every answer.
 
     Answers are told in the order of the messages. The first failure ends it; a reader of them that
     went away does not: it is the messages that the exit code speaks of.
@@ -112,7 +112,7 @@ class Sender:
         before = 0
         while not self._failures:
             if messages.pauses():
-                # Whoever types a line wants to know what came of it before the next one.
+                # A person who types a line wants to know what came of it before the next one.
                 self._settle(0)
                 if self._failures:
                     break
@@ -181,7 +181,7 @@ class Sender:
             self._counted = (stored + (not receipt.spooled), spooled + receipt.spooled, number)
 
     def _await_turn(self) -> None:
-        """Sleep as the rate wants it; raises TimeoutError where that is behind the deadline."""
+        """Sleep as the rate wants it; raises TimeoutError where that is after the deadline."""
         if self._manner.rate is None:
             return
         now = monotonic()
@@ -216,7 +216,7 @@ class Sender:
         unsure = f", {len(self._waiting)} without an answer yet" if self._waiting else ""
         stored, spooled, _ = self._counted
         kept = f", {spooled} spooled" if spooled else ""
-        return f"{stored} stored{kept}{unsure}, nothing sent behind message {messages.number}"
+        return f"{stored} stored{kept}{unsure}, nothing sent after message {messages.number}"
 
     def _say(self, text: str) -> None:
         try:

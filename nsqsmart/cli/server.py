@@ -30,8 +30,8 @@ _MOST_NSQDS = 16
 _HOST = "127.0.0.1"
 _ABOUT = """\
 Run an nsqlookupd and nsqds in this process, on this machine alone, until Ctrl-C. For work and
-tests; for production run the real programs. A topic is made by whoever names it first. Messages
-are in memory, unless --data-path says where to keep them.
+tests; for production run the real programs. The first client that names a topic makes
+it. Messages are in memory, unless --data-path says where to keep them.
 """
 
 
@@ -176,7 +176,7 @@ def _kept(chosen: argparse.Namespace, stack: ExitStack, port: int, nsqd_port: in
 
 
 def _ports(first: int, count: int) -> list[int]:
-    """As a real nsqd has them, with its HTTP port behind its TCP port."""
+    """As a real nsqd has them, with its HTTP port after its TCP port."""
     return [first + 2 * number for number in range(count)]
 
 

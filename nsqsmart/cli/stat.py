@@ -113,7 +113,7 @@ def _output(chosen: argparse.Namespace, *, moving: bool) -> Iterator[Show]:
         return
     if moving and is_watched(sys.stdout):
         try:
-            from rich.live import Live  # noqa: PLC0415 - only where somebody watches
+            from rich.live import Live  # noqa: PLC0415 - only where it is watched
             from rich.text import Text  # noqa: PLC0415
         except ImportError:
             pass

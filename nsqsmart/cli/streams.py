@@ -1,4 +1,4 @@
-"""stdin, stdout and stderr where nobody is at their other end."""
+"""stdin, stdout and stderr whose other end is closed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def open_missing() -> None:
 
 
 def drop(stream: TextIO) -> None:
-    """Whoever read it has gone: what is left in its buffer must not be complained of at exit."""
+    """Its reader has gone: what is left in its buffer must not be complained of at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

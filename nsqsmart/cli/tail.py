@@ -20,7 +20,7 @@ from nsqsmart.config import resolve
 
 _ABOUT = """\
 Print messages as they come, until Ctrl-C or -n of them. Without --channel it listens on a channel
-of its own that vanishes with it, and takes messages away from nobody.
+of its own that vanishes with it, and takes no messages away from other channels.
 """
 
 
@@ -31,7 +31,7 @@ def add_parser(commands: Commands[Parser]) -> None:
     parser.add_argument("-n", "--n", type=flags.count, metavar="N", help="end after N messages")
     parser.add_argument(
         "--channel",
-        help="listen on this channel: what is printed is finished, nobody else gets it "
+        help="listen on this channel: what is printed is finished, no other consumer gets it "
         "(default: tailNNNNNN#ephemeral)",
     )
     parser.add_argument("--print-topic", action="store_true", help="print 'TOPIC | ' in front")
@@ -82,7 +82,7 @@ class _Printer:
         self.shown = 0
 
     def show(self, message: Message) -> None:
-        """Print one; what comes behind the last one is given back."""
+        """Print one; what comes after the last one is given back."""
         self._ending.begin()
         if not self._is_wanted(message):
             return
@@ -126,4 +126,6 @@ def _pattern(text: str) -> re.Pattern[bytes]:
     try:
         return re.compile(text.encode())
     except re.error as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a regular expression: {error}"
+        ) from error

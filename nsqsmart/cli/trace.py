@@ -72,7 +72,7 @@ def _number(text: str) -> int:
     except ValueError:
         number = -1
     if not 0 <= number < 1 << 64:
-        raise UsageError(f"ID {text!r} is no number of 64 bits, as 77 or 0x4d")
+        raise UsageError(f"ID {text!r} is not a number of 64 bits, as 77 or 0x4d")
     return number
 
 

@@ -1,7 +1,7 @@
-"""Files that hold what they were given before anybody is told so.
+"""Files that hold what they were given before it is reported.
 
 A message is finished when :meth:`write` has returned: then it is on the disk, as far as fsync
-can say. A process that is killed leaves a torn end behind what was finished; a file that is
+can say. A process that is killed leaves a torn end after what was finished; a file that is
 appended to has it cut off first.
 """
 
@@ -117,7 +117,7 @@ class AppendedFiles:
         try:
             _put(self._file, data)
         except OSError as error:
-            # What fsync failed on may be on disk or not: nothing may be written behind it.
+            # What fsync failed on may be on disk or not: nothing may be written after it.
             self._broken = OSError(error.errno, f"{error.strerror}: {self._path}")
             # The file will be closed and moved as a whole one: it shall not end in half a line.
             with suppress(OSError):
@@ -145,7 +145,7 @@ class AppendedFiles:
                 )
 
     def _begin(self, path: Path) -> bool:
-        """Open *path* unless somebody else has it."""
+        """Open *path* unless another process has it."""
         flags = os.O_RDWR | os.O_CREAT | (os.O_EXCL if self._names.revises else 0)
         try:
             descriptor = os.open(path, flags, 0o666)
@@ -171,7 +171,7 @@ def _put(file: BinaryIO, data: bytes) -> None:
 
 
 def _lock(file: io.FileIO) -> bool:
-    """Whether nobody else writes it; the lock ends with the process."""
+    """Whether no other process writes it; the lock ends with the process."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -182,7 +182,7 @@ def _lock(file: io.FileIO) -> bool:
 
 
 def _cut_torn_end(file: io.FileIO) -> int:
-    """The size without what is behind the last line end: it was never finished."""
+    """The size up to the last line end: what follows was never finished."""
     end = file.seek(0, os.SEEK_END)
     begin = end
     while begin > 0:

@@ -131,7 +131,7 @@ class ClientConfig:
     # Discovery.
     lookupd_poll_interval: float | None = seconds(
         None,
-        "Age at which the picture of a topic is looked up anew. "
+        "Age at which the topology of a topic is looked up anew. "
         "None: 60 s, or 20 s where a topic has partitions.",
         minimum=0.01,
         maximum=300,
@@ -174,7 +174,7 @@ class ClientConfig:
         accepts=callable,
     )
     metrics: Metrics | None = thing(
-        "Whom to tell of what happens. None: whom nsqsmart.metrics.use() was given, if anybody.",
+        "The Metrics to report to. None: those that nsqsmart.metrics.use() was given.",
         noun="a nsqsmart.metrics.Metrics",
         accepts=lambda value: isinstance(value, Metrics),
     )

@@ -174,20 +174,20 @@ def _check_tls(endpoint: Endpoint, config: ClientConfig) -> None:
         raise ConfigError(f"{endpoint.scheme}:// asks for TLS and tls_v1=False refuses it")
     given = [name for name in (*TLS_MATERIAL, "tls_config") if getattr(config, name)]
     if given:
-        # Otherwise it would be plain text where somebody took care of certificates.
+        # Otherwise it would be plain text although certificates are given.
         raise ConfigError(f"{given[0]} is set and TLS is not: use an nsqs:// address or tls_v1")
 
 
 def _unknown(shown: str, name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    return f"{shown} is no option" + (f": did you mean {near[0]}?" if near else "")
+    return f"unknown option {shown}" + (f": did you mean {near[0]}?" if near else "")
 
 
 def _check_variables(environ: Mapping[str, str], *, refuse: bool) -> None:
-    """Refuse what is a misspelt option, warn of what is none.
+    """Refuse a misspelt option, warn of an unknown one.
 
-    The environment is shared: a variable that resembles no option may be of another program, or an
-    option of another version, and must not end this one.
+    The environment is shared: a variable that resembles no option may be of another program, or
+    an option of another version, and must not end this one.
     """
     known = {"url", *_EVERY}
     for name in environ:
@@ -197,6 +197,6 @@ def _check_variables(environ: Mapping[str, str], *, refuse: bool) -> None:
         near = difflib.get_close_matches(option, known, n=1)
         hint = f": did you mean {variable(near[0])}?" if near else ""
         if refuse and difflib.get_close_matches(option, known, n=1, cutoff=_MISSPELT):
-            raise ConfigError(f"the environment has {name}, which is no option{hint}")
-        # Four up: whoever called the client that called resolve().
-        warnings.warn(f"{name} is no option{hint}", UserWarning, stacklevel=4)
+            raise ConfigError(f"unknown option {name} in the environment{hint}")
+        # Four up: the caller of the client that called resolve().
+        warnings.warn(f"unknown option {name} in the environment{hint}", UserWarning, stacklevel=4)

@@ -44,7 +44,7 @@ class ProducerConfig(ClientConfig):
     pool_size: int = integer(10, "Most connections to one nsqd.", minimum=1, maximum=1000)
     pool_idle_timeout: float | None = seconds(
         None,
-        "Close a connection that nobody used for so long. None: 1.5 heartbeat intervals.",
+        "Close a connection that was not used for so long. None: 1.5 heartbeat intervals.",
         minimum=0.01,
         maximum=86400,
     )
@@ -149,7 +149,7 @@ class ConsumerConfig(ClientConfig):
     positions: bool = flag("Ask for the offset and size of every message.")
     start_at: int | str | datetime | None = place(
         "Where to begin, once in each partition: an offset in bytes, a datetime, head or tail. It "
-        "moves the channel, for whoever consumes it (redesigned nsqds). None: where the channel is."
+        "moves the channel, for all who consume it (redesigned nsqds). None: where the channel is."
     )
     on_channel_lost: str = choice(
         ("auto", "rewind", "warn"),

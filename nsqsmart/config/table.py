@@ -107,7 +107,7 @@ def options_of(kind: type) -> dict[str, Option]:
 def check_fields(config: object) -> None:
     """Check every field of a new *config* and put what was read from text in its place."""
     for name, row in options_of(type(config)).items():
-        # Frozen for everybody else.
+        # Frozen for all others.
         object.__setattr__(config, name, row.check(name, getattr(config, name)))
 
 

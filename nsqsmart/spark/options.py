@@ -300,7 +300,7 @@ def _parse(options: type[Options], given: Mapping[str, str], who: str) -> Option
             name, each = known[lowered]
             values[each.name] = each.metadata["read"](name, str(text))
         elif lowered not in _SPARKS_OWN:
-            raise ConfigError(f"{key} is no option of {who}{_near(lowered, known)}")
+            raise ConfigError(f"unknown option {key} of {who}{_near(lowered, known)}")
     for name, each in names(options).items():
         if each.default is MISSING and each.name not in values:
             raise ConfigError(f"the option {name} of {who} is missing")

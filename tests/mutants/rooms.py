@@ -12,6 +12,14 @@ _LOOKING = "tests/rooms/cli/test_looking.py"
 
 ROOMS: tuple[Mutant, ...] = (
     Mutant(
+        "an-option-that-is-none",
+        "nsqsmart/config/resolve.py",
+        'return f"unknown option {shown}" + (',
+        'return f"{shown} is no option" + (',
+        "an unknown option is called that",
+        ("tests/architecture/test_words.py",),
+    ),
+    Mutant(
         "a-name-that-is-stable-no-more",
         "nsqsmart/contrib/flask/__init__.py",
         '__all__ = ["NSQ", "publish_failed"]',

@@ -462,11 +462,15 @@ def test_what_concerns_the_cluster_stays_in_the_endpoint() -> None:
 
 
 def test_an_unknown_name_raises_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="'dial_timout' is no option: did you mean dial_timeout"):
+    with pytest.raises(
+        ConfigError, match="unknown option 'dial_timout': did you mean dial_timeout"
+    ):
         outcome(dial_timout=1)
-    with pytest.raises(ConfigError, match="'dial_timout' is no option: did you mean dial_timeout"):
+    with pytest.raises(
+        ConfigError, match="unknown option 'dial_timout': did you mean dial_timeout"
+    ):
         outcome(address=f"{HERE}?dial_timout=1")
-    with pytest.raises(ConfigError, match="'zzz' is no option$"):
+    with pytest.raises(ConfigError, match="unknown option 'zzz'$"):
         outcome(zzz=1)
 
 
@@ -488,10 +492,10 @@ def test_a_keyword_of_another_client_says_whose_it_is() -> None:
     ],
 )
 def test_a_misspelt_variable_is_refused_with_the_one_that_was_meant(name: str, meant: str) -> None:
-    with pytest.raises(ConfigError, match=f"has NSQSMART_{name}, .* mean NSQSMART_{meant}\\?"):
+    with pytest.raises(ConfigError, match=f"option NSQSMART_{name} .* mean NSQSMART_{meant}\\?"):
         outcome(environ={f"NSQSMART_{name}": "secret"})
     # Nothing of the environment counts then.
-    with pytest.warns(UserWarning, match=f"NSQSMART_{name} is no option"):
+    with pytest.warns(UserWarning, match=f"unknown option NSQSMART_{name} in the env"):
         outcome(config=ProducerConfig(), environ={f"NSQSMART_{name}": "1"})
 
 
@@ -506,9 +510,11 @@ def test_what_another_version_may_know_is_never_taken_for_misspelt() -> None:
 
 
 def test_an_unknown_variable_warns() -> None:
-    with pytest.warns(UserWarning, match="NSQSMART_RETRY_PAUSES_MAX is no option: did you mean"):
+    with pytest.warns(
+        UserWarning, match="unknown option NSQSMART_RETRY_PAUSES_MAX .*: did you mean"
+    ):
         outcome(environ={"NSQSMART_RETRY_PAUSES_MAX": "1"})
-    with pytest.warns(UserWarning, match="NSQSMART_ZZZZZZZZZ is no option$"):
+    with pytest.warns(UserWarning, match="unknown option NSQSMART_ZZZZZZZZZ in the environment$"):
         outcome(environ={"NSQSMART_ZZZZZZZZZ": "1"})
 
 
@@ -649,7 +655,7 @@ def test_shared_options_leave_out_those_of_others_and_check_them() -> None:
         (True, "publish_timeot", r"did you mean publish_timeout\? \(from settings.NSQ\)"),
         (True, "max_in_flite", r"did you mean max_in_flight\? \(from settings.NSQ\)"),
         (False, "max_in_flight", r"of ConsumerConfig, not of ProducerConfig \(from settings.NSQ\)"),
-        (False, 7, r"7 is no option \(from settings.NSQ\)"),
+        (False, 7, r"unknown option 7 \(from settings.NSQ\)"),
     ],
 )
 def test_a_wrong_name_tells_where_it_came_from(shared, name, words) -> None:

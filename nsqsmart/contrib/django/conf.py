@@ -96,7 +96,7 @@ def _read_alias(name: str, entry: object) -> Alias:
         raise ConfigError(f"{where} must be a dict with the keys {', '.join(_KEYS)}")
     for key in entry:
         if key not in _KEYS:
-            raise ConfigError(f"{key!r} is no key of {where}{_near(key, _KEYS)}")
+            raise ConfigError(f"unknown key {key!r} of {where}{_near(key, _KEYS)}")
     mode = check_mode(entry.get("PUBLISH", MODES[0]), f"{where}['PUBLISH']")
     tests = entry.get("IN_TESTS", _IN_TESTS[0])
     if tests not in _IN_TESTS:

@@ -100,7 +100,7 @@ class State:
         """Raise ConfigError for what is wrong already; an address may come later."""
         for name in self.app.config:
             if name.startswith("NSQSMART_") and name not in _SETTINGS:
-                raise ConfigError(f"app.config[{name!r}] is no setting: {_hint(name)}")
+                raise ConfigError(f"app.config[{name!r}] is not a setting: {_hint(name)}")
         check_dialect(self.app.config.get(DIALECT), f"app.config[{DIALECT!r}]")
         read_options(ProducerConfig, self._options(), _SOURCE, shared=True)
         if self.url is not None:

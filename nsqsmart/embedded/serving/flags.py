@@ -43,7 +43,7 @@ def parse(arguments: Sequence[str], flags: Mapping[str, Flag]) -> dict[str, Any]
     """The values that were given, by name; repeatable ones are lists.
 
     Raises :class:`FlagError` for an unknown flag, a missing or unusable value, and anything that
-    is no flag.
+    is not a flag.
     """
     values: dict[str, Any] = {}
     rest = list(arguments)

@@ -52,7 +52,7 @@ def test_every_option_that_text_can_give_is_a_flag(command, kind):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["pbu"], "pbu is no command: did you mean pub?"),
+        (["pbu"], "unknown command pbu: did you mean pub?"),
         (["pub", "orders", "x", "--publsh-timeout", "3"], "did you mean --publish-timeout?"),
         (["pub", "orders", "x", "--publish-timeout", "soon"], "publish_timeout='soon' from"),
         (["pub", "orders", "x", "--publish-timeout", "soon"], "from --publish-timeout"),
@@ -62,7 +62,7 @@ def test_every_option_that_text_can_give_is_a_flag(command, kind):
         (["pub", "orders", "x", "--partition", "2000"], "2000"),
         (["pub", "orders", "--rate", "0", "x"], "'0'"),
         (["pub", "orders", "--snappy=maybe", "x"], "--snappy=maybe"),
-        (["pub", "orders", "--producer-opt", "snapy", "x"], "'snapy' is no option"),
+        (["pub", "orders", "--producer-opt", "snapy", "x"], "unknown option 'snapy'"),
         (["pub", "orders", "--producer-opt", "auth_secret=sesame", "x"], "'auth_secret' and its"),
         (["pub", "orders", "--producer-opt", "auth_secret: sesame", "x"], "NAME,VALUE"),
         (["pub", "orders", "--producer-opt", "=sesame", "x"], "it is NAME,VALUE"),
@@ -76,7 +76,7 @@ def test_every_option_that_text_can_give_is_a_flag(command, kind):
         (["copy", "a", "b", "c"], "'c' is one word too many"),
         (["copy", "a", "--url", "x", "--nsqd-tcp-address", "y"], "not both"),
         (["stat", "--channel", "c"], "needs a topic"),
-        (["trace", "x"], "'x' is no number of 64 bits"),
+        (["trace", "x"], "'x' is not a number of 64 bits"),
         (["server", "--data-path", "x", "--dialect", "redesigned"], "--dialect original"),
         (["server", "--dialect", "original", "--replicas", "2"], "--replicas"),
     ],
@@ -115,10 +115,10 @@ def test_a_bad_configuration_is_one_line_and_exit_1(arguments, said, nsqsmart):
     [
         (
             "NSQSMART_PUBLSH_TIMEOUT",
-            "which is no option: did you mean NSQSMART_PUBLISH_TIMEOUT?",
+            "in the environment: did you mean NSQSMART_PUBLISH_TIMEOUT?",
             1,
         ),
-        ("NSQSMART_TOPIC", "warning: NSQSMART_TOPIC is no option", 75),
+        ("NSQSMART_TOPIC", "warning: unknown option NSQSMART_TOPIC in the environment", 75),
     ],
 )
 def test_a_misspelt_variable_is_refused_and_a_strange_one_warns(name, said, code):

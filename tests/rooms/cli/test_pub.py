@@ -98,7 +98,7 @@ def test_a_message_without_a_key_ends_it_by_number(redesigned, nsqsmart, tmp_pat
     assert code == 1
     assert "message 2" in err
     assert said in err
-    assert "1 stored, nothing sent behind message 2" in err
+    assert "1 stored, nothing sent after message 2" in err
 
 
 def test_a_delay_on_an_original_server_and_none_on_a_redesigned(cluster, nsqsmart):
@@ -171,7 +171,7 @@ def test_a_signal_ends_it_and_says_what_was_left(cluster, nsqsmart, bodies, numb
     program.send_signal(number)
     assert program.wait(20) == 130
     err = program.stderr.read().decode()
-    assert "interrupted: 2 stored, nothing sent behind message 2" in err
+    assert "interrupted: 2 stored, nothing sent after message 2" in err
     assert "Traceback" not in err
 
 
