@@ -94,6 +94,21 @@ def needed(graph: Graph, name: str) -> set[str]:
     return {each for each in graph[name] if not any(each in below(other) for other in graph[name])}
 
 
+def untangled(graph: Graph) -> list[list[str]]:
+    """:func:`rows`, each part above what it needs as far as that goes."""
+    places: dict[str, float] = {}
+
+    def wish(name: str) -> float:
+        under = [places[each] for each in needed(graph, name)]
+        return sum(under) / len(under) if under else 0.5
+
+    levels = rows(graph)
+    for row in reversed(levels):
+        row.sort(key=wish)
+        places |= {name: (number + 0.5) / len(row) for number, name in enumerate(row)}
+    return levels
+
+
 class Drawing:
     """Lines of an SVG, and where each box is."""
 
@@ -163,7 +178,7 @@ def draw() -> str:
         if beside:
             drawing.row(beside, top, "floor", notes)
             top += ROW
-        inside = rows(rooms)
+        inside = untangled(rooms)
         high = len(inside) * ROW + 22
         background.append(
             f'<rect class="client" x="{EDGE}" y="{top - 6:.0f}" width="{WIDTH - 2 * EDGE}" '

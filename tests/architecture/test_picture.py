@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.picture import FRONT, PICTURE, draw, imported, needed, rows
+from tests.picture import FRONT, PICTURE, draw, imported, needed, rows, untangled
 
 
 def test_the_picture_is_that_of_the_code() -> None:
@@ -22,3 +22,8 @@ def test_imports_are_found() -> None:
     assert imported(source, "nsqsmart", {"wire", "net"}) == {"wire", "net"}
     source = "from nsqsmart import Producer, net"
     assert imported(source, "nsqsmart", {"wire", "net"}) == {FRONT, "net"}
+
+
+def test_lines_cross_less() -> None:
+    graph = {"a": {"d"}, "b": {"c"}, "c": {"e"}, "d": {"e"}, "e": set()}
+    assert untangled(graph) == [["b", "a"], ["c", "d"], ["e"]]

@@ -12,6 +12,14 @@ _LOOKING = "tests/rooms/cli/test_looking.py"
 
 ROOMS: tuple[Mutant, ...] = (
     Mutant(
+        "a-lock-that-no-table-has",
+        "nsqsmart/client/publishing/retry.py",
+        "from __future__ import annotations\n",
+        "from __future__ import annotations\n\nimport threading\n\n_lock = threading.Lock()\n",
+        "docs/architecture.md has every lock",
+        ("tests/architecture/test_page.py",),
+    ),
+    Mutant(
         "an-option-that-is-none",
         "nsqsmart/config/resolve.py",
         'return f"unknown option {shown}" + (',
