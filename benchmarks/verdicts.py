@@ -54,7 +54,7 @@ class Figure(NamedTuple):
 
 
 class Gate(NamedTuple):
-    """A line of performance.md section 6."""
+    """A line of the table of decisions#82."""
 
     number: int
     figure: str

@@ -42,12 +42,18 @@ def add_parser(commands: Commands[Parser]) -> None:
         help=f"messages ({_MESSAGES})",
     )
     parser.add_argument(
-        "--size", type=_size, default=_SIZE, metavar="BYTES", help=f"of each message ({_SIZE})"
+        "--size",
+        type=_size,
+        default=_SIZE,
+        metavar="BYTES",
+        help=f"bytes in each message ({_SIZE})",
     )
     parser.add_argument("--topic", help="an existing topic; its other channels get them too")
-    parser.add_argument("--partitions", type=flags.count, default=1, metavar="N", help="(1)")
     parser.add_argument(
-        "--one-by-one", action="store_true", help="each publish waits for its answer"
+        "--partitions", type=flags.count, default=1, metavar="N", help="of the topic (1)"
+    )
+    parser.add_argument(
+        "--one-by-one", action="store_true", help="wait for the answer to each publish"
     )
     flags.add_json(parser, "print one JSON object")
     flags.add_address(parser)

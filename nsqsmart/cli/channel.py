@@ -20,8 +20,8 @@ def add_parser(commands: Commands[Parser]) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("channel", help="make and delete channels", description=_ABOUT)
     parser.add_argument("verb", choices=tuple(VERBS), metavar="VERB", help=", ".join(VERBS))
-    parser.add_argument("topic", metavar="TOPIC", help="of this topic")
-    parser.add_argument("channels", nargs="+", metavar="CHANNEL", help="several if you like")
+    parser.add_argument("topic", metavar="TOPIC", help="the topic of the channels")
+    parser.add_argument("channels", nargs="+", metavar="CHANNEL", help="one channel or more")
     flags.add_json(parser, "print a line of JSON for each channel")
     flags.add_address(parser)
     flags.add_options(parser, AdminConfig)

@@ -27,26 +27,41 @@ it may be there twice.
 def add_parser(commands: Commands[Parser]) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("copy", help="copy a topic to another one", description=_ABOUT)
-    parser.add_argument("words", nargs="*", metavar="TOPIC [DESTINATION]", help="from and to")
-    parser.add_argument("--topic", action="append", default=[], help="from; may be repeated")
     parser.add_argument(
-        "--destination-topic", metavar="TOPIC", help="to (default: the name it comes from)"
+        "words",
+        nargs="*",
+        metavar="TOPIC [DESTINATION]",
+        help="the topic to copy, and the one to copy to",
+    )
+    parser.add_argument(
+        "--topic", action="append", default=[], help="topic to copy; may be repeated"
+    )
+    parser.add_argument(
+        "--destination-topic", metavar="TOPIC", help="topic to copy to (default: the same name)"
     )
     parser.add_argument("--channel", default="nsq_to_nsq", help="(nsq_to_nsq)")
     parser.add_argument("-n", "--n", type=flags.count, metavar="N", help="end after N messages")
     parser.add_argument(
         "--ordered",
         action="store_true",
-        help="keep partitions and order: the destination has as many partitions",
-    )
-    parser.add_argument("--keep-trace-ids", action="store_true", help="trace them as they were")
-    parser.add_argument(
-        "--keep-headers", action="store_true", help="and tags; for topics with extend_support"
+        help="keep partitions and order; the destination must have as many partitions",
     )
     parser.add_argument(
-        "--require-json-field", metavar="NAME", help="only JSON objects with this field"
+        "--keep-trace-ids", action="store_true", help="publish with the trace ids of the originals"
     )
-    parser.add_argument("--require-json-value", metavar="VALUE", help="and this value in it")
+    parser.add_argument(
+        "--keep-headers",
+        action="store_true",
+        help="keep headers and tags; needs topics with extend_support",
+    )
+    parser.add_argument(
+        "--require-json-field", metavar="NAME", help="copy only JSON objects with this field"
+    )
+    parser.add_argument(
+        "--require-json-value",
+        metavar="VALUE",
+        help="copy only JSON objects whose field has this value",
+    )
     parser.add_argument(
         "--whitelist-json-field",
         action="append",

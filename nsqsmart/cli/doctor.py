@@ -187,7 +187,9 @@ def add_parser(commands: Commands[Parser]) -> None:
         "doctor", help="find out why it does not connect", description=_ABOUT
     )
     parser.add_argument("address", nargs="?", metavar="URL", help="the same as --url")
-    parser.add_argument("--topic", action="append", default=[], help="look at these topics alone")
+    parser.add_argument(
+        "--topic", action="append", default=[], help="check only this topic; may be repeated"
+    )
     flags.add_json(parser, "print one JSON object")
     flags.add_address(parser)
     flags.add_options(parser, AdminConfig)

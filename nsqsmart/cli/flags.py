@@ -231,8 +231,8 @@ def add_json(parser: Parser, what: str) -> None:
 
 def add_topics(parser: Parser) -> None:
     """Topics as words, or by the flag of the Go tools."""
-    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="the topic; several if you like")
-    parser.add_argument("--topic", action="append", default=[], help="the same as a flag")
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="one topic or more")
+    parser.add_argument("--topic", action="append", default=[], help="a topic; may be repeated")
 
 
 def topics_of(chosen: argparse.Namespace) -> list[str]:

@@ -46,13 +46,23 @@ def add_parser(commands: Commands[Parser]) -> None:
         metavar="NAME",
         help="the key is this field of the message, which is a JSON object; as customer.id",
     )
-    place.add_argument("--partition", type=_partition, metavar="N", help="this very partition")
-    parser.add_argument(
-        "--delay", type=flags.seconds, metavar="SECONDS", help="deliver so much later (original)"
+    place.add_argument(
+        "--partition", type=_partition, metavar="N", help="publish to this partition"
     )
-    parser.add_argument("--rate", type=flags.count, metavar="N", help="at most N messages a second")
     parser.add_argument(
-        "--deadline", type=flags.seconds, metavar="SECONDS", help="give up after so long: exit 75"
+        "--delay",
+        type=flags.seconds,
+        metavar="SECONDS",
+        help="deliver after this time (original nsqds only)",
+    )
+    parser.add_argument(
+        "--rate", type=flags.count, metavar="N", help="publish at most N messages a second"
+    )
+    parser.add_argument(
+        "--deadline",
+        type=flags.seconds,
+        metavar="SECONDS",
+        help="give up after this time, with exit code 75",
     )
     parser.add_argument(
         "--spool",

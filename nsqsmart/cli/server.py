@@ -47,15 +47,19 @@ def add_parser(commands: Commands[Parser]) -> None:
         "--nsqds", type=_nsqds, metavar="N", help="how many nsqds (default: as many as replicas)"
     )
     parser.add_argument(
-        "--partitions", type=flags.count, default=1, metavar="N", help="of new topics (1)"
+        "--partitions", type=flags.count, default=1, metavar="N", help="of each new topic (1)"
     )
     parser.add_argument(
-        "--replicas", type=flags.count, default=1, metavar="N", help="of new topics (1)"
+        "--replicas", type=flags.count, default=1, metavar="N", help="of each new topic (1)"
     )
     parser.add_argument(
-        "--topic", action="append", default=[], metavar="NAME", help="make it now; may be repeated"
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="make this topic at the start; may be repeated",
     )
-    parser.add_argument("--ordered", action="store_true", help="make those topics ordered")
+    parser.add_argument("--ordered", action="store_true", help="make the topics of --topic ordered")
     parser.add_argument(
         "--port",
         type=flags.port,

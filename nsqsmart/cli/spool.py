@@ -30,10 +30,10 @@ def add_parser(commands: Commands[Parser]) -> None:
     parser = commands.add_parser(
         "spool", help="send what waits on the disk, or show it", description=_ABOUT
     )
-    parser.add_argument("action", choices=["status", "flush"], help="what to do")
+    parser.add_argument("action", choices=["status", "flush"], help="show what waits, or send it")
     parser.add_argument("--spool", metavar="DIR", help=f"the folder (default: {variable('spool')})")
     parser.add_argument(
-        "--deadline", type=flags.seconds, metavar="SECONDS", help="flush: give up after so long"
+        "--deadline", type=flags.seconds, metavar="SECONDS", help="flush: give up after this time"
     )
     flags.add_json(parser, "print one JSON object")
     flags.add_address(parser)

@@ -33,11 +33,16 @@ many replicas of a redesigned partition have all of it, as in-sync 2/3.
 def add_parser(commands: Commands[Parser]) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("stat", help="depths, counts and rates", description=_ABOUT)
-    parser.add_argument("words", nargs="*", metavar="[TOPIC [CHANNEL]]", help="these alone")
-    parser.add_argument("--topic", help="the same as a flag")
-    parser.add_argument("--channel", help="the same as a flag")
     parser.add_argument(
-        "--interval", type=flags.seconds, metavar="SECONDS", help="again and again, with rates"
+        "words",
+        nargs="*",
+        metavar="[TOPIC [CHANNEL]]",
+        help="only this topic, and this channel of it",
+    )
+    parser.add_argument("--topic", help="only this topic")
+    parser.add_argument("--channel", help="only this channel")
+    parser.add_argument(
+        "--interval", type=flags.seconds, metavar="SECONDS", help="report every SECONDS, with rates"
     )
     parser.add_argument(
         "--count", type=flags.count, metavar="N", help="end after N reports (every 2 s)"

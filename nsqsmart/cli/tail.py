@@ -34,9 +34,15 @@ def add_parser(commands: Commands[Parser]) -> None:
         help="listen on this channel: what is printed is finished, no other consumer gets it "
         "(default: tailNNNNNN#ephemeral)",
     )
-    parser.add_argument("--print-topic", action="store_true", help="print 'TOPIC | ' in front")
-    parser.add_argument("--grep", type=_pattern, metavar="REGEX", help="only messages with this")
-    parser.add_argument("--partition", type=int, metavar="N", help="only those of this partition")
+    parser.add_argument(
+        "--print-topic", action="store_true", help="print 'TOPIC | ' before each message"
+    )
+    parser.add_argument(
+        "--grep", type=_pattern, metavar="REGEX", help="print only messages that match"
+    )
+    parser.add_argument(
+        "--partition", type=int, metavar="N", help="print only messages of this partition"
+    )
     flags.add_json(parser, "print each message as one line of JSON")
     flags.add_address(parser)
     flags.add_options(parser, ConsumerConfig)

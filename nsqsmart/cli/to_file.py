@@ -34,7 +34,9 @@ def add_parser(commands: Commands[Parser]) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("to-file", help="write messages to files", description=_ABOUT)
     flags.add_topics(parser)
-    parser.add_argument("--topic-pattern", type=_pattern, metavar="REGEX", help="topics like this")
+    parser.add_argument(
+        "--topic-pattern", type=_pattern, metavar="REGEX", help="all topics whose names match"
+    )
     parser.add_argument(
         "--topic-refresh", type=flags.seconds, default=60.0, metavar="SECONDS", help="(1m)"
     )
@@ -54,7 +56,7 @@ def add_parser(commands: Commands[Parser]) -> None:
         type=flags.seconds_or_off,
         default=0.0,
         metavar="SECONDS",
-        help="begin a new file so often, as 1h (off)",
+        help="begin a new file after this time, as 1h (off)",
     )
     parser.add_argument(
         "--sync-interval",
@@ -63,7 +65,11 @@ def add_parser(commands: Commands[Parser]) -> None:
         metavar="SECONDS",
         help="longest time for a message to wait for fsync (1s); at once where the server waits",
     )
-    parser.add_argument("--skip-empty-files", action="store_true", help="begin none in advance")
+    parser.add_argument(
+        "--skip-empty-files",
+        action="store_true",
+        help="open a file only when there is a message for it",
+    )
     flags.add_json(parser, "print what was written as one JSON object at the end")
     flags.add_address(parser)
     flags.add_options(parser, ConsumerConfig)
@@ -81,7 +87,7 @@ def _add_places(parser: Parser) -> None:
         "--datetime-format", default="%Y-%m-%d_%H", metavar="TEXT", help="(%%Y-%%m-%%d_%%H)"
     )
     parser.add_argument("--host-identifier", default="", metavar="TEXT", help="instead of <HOST>")
-    parser.add_argument("--gzip", action="store_true", help="gzip them")
+    parser.add_argument("--gzip", action="store_true", help="compress files with gzip")
     parser.add_argument("--gzip-level", type=int, choices=range(1, 10), default=6, help="(6)")
 
 

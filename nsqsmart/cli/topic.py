@@ -21,7 +21,7 @@ def add_parser(commands: Commands[Parser]) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser("topic", help="make and delete topics", description=_ABOUT)
     parser.add_argument("verb", choices=tuple(VERBS), metavar="VERB", help=", ".join(VERBS))
-    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="several if you like")
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="one topic or more")
     parser.add_argument("--partitions", type=flags.count, metavar="N", help="with create (1)")
     parser.add_argument(
         "--replicas", type=flags.count, metavar="N", help="with create: copies of each (1)"

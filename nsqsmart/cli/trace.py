@@ -41,8 +41,10 @@ def add_parser(commands: Commands[Parser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("words", nargs="*", metavar="ID [LOG]", help="the id, then the logs")
-    parser.add_argument("--internal", action="store_true", help="ID is the server's number of it")
-    parser.add_argument("--topic", help="of this topic alone")
+    parser.add_argument(
+        "--internal", action="store_true", help="ID is the internal id, not the trace id"
+    )
+    parser.add_argument("--topic", help="only events of this topic")
     flags.add_json(parser, "print each message as one line of JSON")
     parser.set_defaults(run=run)
 

@@ -191,7 +191,7 @@ class Cluster:
     def _begin_move(self, topic: str, partition: int) -> None:
         self._backend.move_leader(topic, partition, None, 0)
 
-    def set_writable(self, topic: str, partition: int, writable: bool = True) -> None:  # noqa: FBT001, FBT002 - so the design has it
+    def set_writable(self, topic: str, partition: int, writable: bool = True) -> None:  # noqa: FBT001, FBT002 - public, and read well by position
         """Let the leader refuse writes with NOT_WRITABLE, or take them again."""
         self._backend.set_writable(topic, partition, writable=writable)
 

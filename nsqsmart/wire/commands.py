@@ -128,7 +128,7 @@ def sub(topic: str, channel: str, partition: int | None = None) -> bytes:
 def sub_ordered(topic: str, channel: str, partition: int | None = None) -> bytes:
     """SUB_ORDERED (redesigned): one message at a time per partition, with offset and size.
 
-    The design article calls it SUB_ORDER; that verb does not exist.
+    Articles call it SUB_ORDER; that verb does not exist (protocol#sub).
     """
     return _subscribe("SUB_ORDERED", topic, channel, partition)
 

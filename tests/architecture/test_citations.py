@@ -30,6 +30,7 @@ LINK = re.compile(r"\]\(([^)\s:]*?)(?:#([^)\s]+))?\)")
 ELSEWHERE = re.compile(
     r"\((?:protocol|cluster|reliability|performance|standin|clients|ecosystem) [0-9A-Z]"
     r"|\b(?:protocol|reliability|performance|ecosystem|Spark reference) [0-9]+\.[0-9]"
+    r"|\b(?:performance|cluster|reliability|ecosystem|standin|clients|aesthetics)\.md\b"
     r"|\bDESIGN\b"
 )
 
@@ -86,6 +87,7 @@ def test_a_decision_has_a_number_of_its_own() -> None:
         ("by cluster 5", []),
         ("(cluster 5.1)", ["(cluster 5"]),
         ("the table of DESIGN", ["DESIGN"]),
+        ("a line of performance.md", ["performance.md"]),
         ("see docs/nowhere.md", ["nowhere"]),
         ("[a](docs/spark.md) and [b](nowhere.md)", ["nowhere.md#"]),
         ("[a](docs/protocol.md#lost-follower) and [b](docs/protocol.md#x)", ["docs/protocol.md#x"]),

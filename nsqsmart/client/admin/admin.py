@@ -151,8 +151,8 @@ class Admin:
         topic: str,
         partitions: int = 1,
         replicas: int = 1,
-        ordered: bool = False,  # noqa: FBT001, FBT002 - so the design has it
-        extend_support: bool = False,  # noqa: FBT001, FBT002 - so the design has it
+        ordered: bool = False,  # noqa: FBT001, FBT002 - public, and read well by position
+        extend_support: bool = False,  # noqa: FBT001, FBT002 - public, and read well by position
     ) -> None:
         """Make *topic*; fine if it is there with the same settings.
 
@@ -242,7 +242,7 @@ class Admin:
         number, text = check_partition(partition), position_text(position)
         operations.set_offset(self._call("set_offset()"), topic, channel, number, text)
 
-    def set_order(self, topic: str, channel: str, on: bool) -> None:  # noqa: FBT001 - so the design has it
+    def set_order(self, topic: str, channel: str, on: bool) -> None:  # noqa: FBT001 - public, and read well by position
         """Mark *channel* as consumed in order, or no longer. Redesigned nsqds only.
 
         To switch it off ends the connections of its consumers.
