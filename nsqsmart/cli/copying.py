@@ -39,7 +39,7 @@ def add_parser(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--destination-topic", metavar="TOPIC", help="topic to copy to (default: the same name)"
     )
-    parser.add_argument("--channel", default="nsq_to_nsq", help="(nsq_to_nsq)")
+    parser.add_argument("--channel", default="nsq_to_nsq", help="channel to copy from (nsq_to_nsq)")
     parser.add_argument("-n", "--n", type=flags.count, metavar="N", help="end after N messages")
     parser.add_argument(
         "--ordered",
@@ -155,10 +155,10 @@ def _check_partitions(
     for topic, to in routes.items():
         have = Admin(source, **options).topology(topic)
         want = Admin(destination, **options).topology(to)
-        for name, picture in ((topic, have), (to, want)):
-            if not picture.partition_num:
+        for name, topology in ((topic, have), (to, want)):
+            if not topology.partition_num:
                 raise ConfigError(
-                    f"--ordered: no lookup knows partitions of {name!r} (state {picture.state}): "
+                    f"--ordered: no lookup knows partitions of {name!r} (state {topology.state}): "
                     "make the topic first, on a redesigned cluster"
                 )
         if want.partition_num != have.partition_num:

@@ -133,21 +133,22 @@ class Doctor:
             self._add("topics", str(error), "the lookups do not tell: see the steps before")
 
     def _topic(self, name: str) -> None:
-        picture = self._admin.topology(name)
-        if str(picture.state) == "unknown":
+        topology = self._admin.topology(name)
+        if str(topology.state) == "unknown":
             self._add(
                 f"topic {name}", "unknown", "no lookup knows it: create it, or check its name"
             )
             return
         missing = [
-            number for number in range(picture.partition_num) if number not in picture.leaders
+            number for number in range(topology.partition_num) if number not in topology.leaders
         ]
-        detail = plural(picture.partition_num, "partition") if picture.partition_num else "original"
+        count = topology.partition_num
+        detail = plural(count, "partition") if count else "original"
         advice = f"partitions {missing} have no leader: is an nsqd down?" if missing else ""
         self._add(f"topic {name}", detail, advice)
         self._count_replicas(name)
         if self._authorized:
-            for target in picture.targets:
+            for target in topology.targets:
                 self._permission(name, target.name, target.partition)
 
     def _count_replicas(self, topic: str) -> None:

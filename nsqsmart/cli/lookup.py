@@ -67,22 +67,22 @@ def _everything(admin: Admin) -> dict[str, Any]:
 def _topics(admin: Admin, topics: list[str]) -> dict[str, Any]:
     found = []
     for topic in topics:
-        picture = admin.topology(topic)
-        led = picture.leaders
+        topology = admin.topology(topic)
+        led = topology.leaders
         partitions = [
             {"partition": number, "leader": str(led[number].address) if number in led else None}
-            for number in range(picture.partition_num)
+            for number in range(topology.partition_num)
         ]
         found.append(
             {
                 "topic": topic,
-                "state": str(picture.state),
-                "dialect": str(picture.dialect),
-                "ordered": picture.meta.ordered,
-                "extend_support": picture.meta.extended,
-                "replicas": picture.meta.replicas,
+                "state": str(topology.state),
+                "dialect": str(topology.dialect),
+                "ordered": topology.meta.ordered,
+                "extend_support": topology.meta.extended,
+                "replicas": topology.meta.replicas,
                 "partitions": partitions,
-                "nsqds": [str(node.address) for node in picture.nodes],
+                "nsqds": [str(node.address) for node in topology.nodes],
             }
         )
     return {"topics": found}

@@ -45,7 +45,10 @@ def add_parser(commands: Commands[Parser]) -> None:
         "--interval", type=flags.seconds, metavar="SECONDS", help="report every SECONDS, with rates"
     )
     parser.add_argument(
-        "--count", type=flags.count, metavar="N", help="end after N reports (every 2 s)"
+        "--count",
+        type=flags.count,
+        metavar="N",
+        help="end after N reports, 2 s apart without --interval",
     )
     parser.add_argument(
         "--partitions", action="store_true", help="a line for each partition, with its leader"

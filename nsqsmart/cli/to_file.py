@@ -38,9 +38,13 @@ def add_parser(commands: Commands[Parser]) -> None:
         "--topic-pattern", type=_pattern, metavar="REGEX", help="all topics whose names match"
     )
     parser.add_argument(
-        "--topic-refresh", type=flags.seconds, default=60.0, metavar="SECONDS", help="(1m)"
+        "--topic-refresh",
+        type=flags.seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="look for new topics so often (1m)",
     )
-    parser.add_argument("--channel", default="nsq_to_file", help="(nsq_to_file)")
+    parser.add_argument("--channel", default="nsq_to_file", help="channel to read (nsq_to_file)")
     parser.add_argument("-n", "--n", type=flags.count, metavar="N", help="end after N messages")
     parser.add_argument(
         "--format",
@@ -50,7 +54,13 @@ def add_parser(commands: Commands[Parser]) -> None:
         "pyarrow: there each batch is a file",
     )
     _add_places(parser)
-    parser.add_argument("--rotate-size", type=flags.size, default=0, metavar="BYTES", help="(off)")
+    parser.add_argument(
+        "--rotate-size",
+        type=flags.size,
+        default=0,
+        metavar="BYTES",
+        help="begin a new file at this size (off)",
+    )
     parser.add_argument(
         "--rotate-interval",
         type=flags.seconds_or_off,
@@ -78,17 +88,30 @@ def add_parser(commands: Commands[Parser]) -> None:
 
 
 def _add_places(parser: Parser) -> None:
-    parser.add_argument("--output-dir", type=Path, default=Path(), metavar="DIR", help="(here)")
     parser.add_argument(
-        "--work-dir", type=Path, metavar="DIR", help="files are here until they are ended"
+        "--output-dir",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="folder for the files (the current one)",
     )
-    parser.add_argument("--filename-format", default=DEFAULT, metavar="TEXT", help=f"({DEFAULT})")
     parser.add_argument(
-        "--datetime-format", default="%Y-%m-%d_%H", metavar="TEXT", help="(%%Y-%%m-%%d_%%H)"
+        "--work-dir", type=Path, metavar="DIR", help="folder for files until they are complete"
+    )
+    parser.add_argument(
+        "--filename-format", default=DEFAULT, metavar="TEXT", help=f"names of files ({DEFAULT})"
+    )
+    parser.add_argument(
+        "--datetime-format",
+        default="%Y-%m-%d_%H",
+        metavar="TEXT",
+        help="what <DATETIME> stands for (%%Y-%%m-%%d_%%H)",
     )
     parser.add_argument("--host-identifier", default="", metavar="TEXT", help="instead of <HOST>")
     parser.add_argument("--gzip", action="store_true", help="compress files with gzip")
-    parser.add_argument("--gzip-level", type=int, choices=range(1, 10), default=6, help="(6)")
+    parser.add_argument(
+        "--gzip-level", type=int, choices=range(1, 10), default=6, help="how hard to compress (6)"
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:
