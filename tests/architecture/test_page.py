@@ -8,12 +8,6 @@ from tests.helpers import PACKAGE, ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 FILE = r"`((?:client|net|policy|wire|embedded)/[\w/]+\.py|tracing\.py)`"
-LATER = {
-    "net/outbox.py": "net/write_buffer.py",
-    "net/tokens.py": "net/waiters.py",
-    "net/wires.py": "net/cancel_scope.py",
-}
-"""Files by the names that the page has for them already."""
 
 
 def files(pattern: str) -> set[str]:
@@ -23,10 +17,9 @@ def files(pattern: str) -> set[str]:
         *(PACKAGE / "client").rglob("*.py"),
         *(PACKAGE / "net").glob("*.py"),
     ]
-    found = {
+    return {
         str(path.relative_to(PACKAGE)) for path in paths if re.search(pattern, path.read_text())
     }
-    return {LATER.get(name, name) for name in found}
 
 
 def section(title: str) -> str:
@@ -35,9 +28,8 @@ def section(title: str) -> str:
 
 
 def test_every_file_is_there() -> None:
-    old = {new: name for name, new in LATER.items()}
-    named = {name for name in re.findall(FILE, PAGE) if not (PACKAGE / name).exists()}
-    assert {name for name in named if not (PACKAGE / old.get(name, name)).exists()} == set()
+    named = set(re.findall(FILE, PAGE))
+    assert {name for name in named if not (PACKAGE / name).exists()} == set()
 
 
 def test_the_table_has_every_lock() -> None:

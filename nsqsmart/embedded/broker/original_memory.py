@@ -12,7 +12,7 @@ from nsqsmart.embedded.broker.records import RECORD_OVERHEAD, Record
 from nsqsmart.wire.frames import MESSAGE
 
 HEAD = struct.Struct(">IIQH16s")
-"""The frame of a first delivery in the plain layout (protocol 3.1); its size is the record's."""
+"""The frame of a first delivery (protocol#plain-frame); its size is the record's."""
 
 
 class Batch:

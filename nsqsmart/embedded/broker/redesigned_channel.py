@@ -318,7 +318,7 @@ class Copies:
 
 
 def forget(channel: RedesignedChannel, *, positions: int, young: bool) -> bool:
-    """What another leader does not know (cluster 8); whether the channel is gone altogether.
+    """What a new leader does not know (protocol#new-leader); whether the channel is gone.
 
     The last *positions* of an unordered one; with *young*, a channel that nothing was
     finished of.
