@@ -1,5 +1,17 @@
 """The ``nsqsmart`` command.
 
+::
+
+    commands/   one module each: its flags, and what it does
+    common/     what several commands use
+    files/      the files that ``to-file`` writes
+    demo/       the story that ``nsqsmart demo`` tells
+    pages/      the page of ``nsqsmart dash``
+
+:func:`main` imports the module of the command that was given, and no other one. ``commands`` stand
+on the other rooms; ``files`` and ``demo`` do not know each other. What Spark's jobs and the
+frameworks use too is in :mod:`nsqsmart.terminal`.
+
 Exit codes: 0 good, 1 a failed check or bad configuration, 2 usage, 75 worth retrying later,
 130 after Ctrl-C.
 """
@@ -18,10 +30,9 @@ from importlib import import_module
 from typing import Any
 
 from nsqsmart import __version__
-from nsqsmart.cli.exits import INTERRUPTED, RETRY_LATER
-from nsqsmart.cli.parsing import Commands, Parser, UsageError
-from nsqsmart.cli.streams import drop, open_missing
-from nsqsmart.errors import CannotBe, ConnectError, NsqError, PublishError, TransportError
+from nsqsmart.cli.common.parsing import Commands, Parser, UsageError
+from nsqsmart.errors import NsqError
+from nsqsmart.terminal import INTERRUPTED, drop, exit_code, open_missing
 
 _ABOUT = """\
 Publish to NSQ, consume from it and look at it. Every command has --help. Exit codes: 0 good, 1 a
@@ -34,18 +45,18 @@ _COMMANDS = {
     "tail": "tail",
     "stat": "stat",
     "lookup": "lookup",
-    "topic": "topic",
-    "channel": "channel",
+    "topic": "changing",
+    "channel": "changing",
     "doctor": "doctor",
     "to-file": "to_file",
-    "copy": "copying",
+    "copy": "copy",
     "bench": "bench",
     "trace": "trace",
     "dash": "dash",
     "spool": "spool",
     "completion": "completion",
 }
-"""Their modules; each has ``add_parser(commands)``, which sets ``run``."""
+"""Their modules in ``commands``; each has ``add_parser(commands)``, which sets ``run``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,8 +86,9 @@ def make_parser(only: str = "") -> tuple[Parser, Commands[Any]]:
     parser = Parser(prog="nsqsmart", description=_ABOUT)
     parser.add_argument("--version", action="version", version=f"nsqsmart {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in [only] if only in _COMMANDS else _COMMANDS:
-        import_module(f"nsqsmart.cli.{_COMMANDS[name]}").add_parser(commands)
+    modules = [_COMMANDS[only]] if only in _COMMANDS else dict.fromkeys(_COMMANDS.values())
+    for module in modules:
+        import_module(f"nsqsmart.cli.commands.{module}").add_parser(commands)
     return parser, commands
 
 
@@ -95,15 +107,6 @@ def _run(parser: Parser, arguments: Sequence[str], handler: logging.Handler) -> 
     except (NsqError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return exit_code(error)
-
-
-def exit_code(error: BaseException) -> int:
-    """75 where the same command may succeed later, else 1."""
-    if isinstance(error, ConnectError):
-        return 1 if error.permanent else RETRY_LATER
-    if isinstance(error, PublishError | CannotBe):
-        return RETRY_LATER if error.retryable else 1
-    return RETRY_LATER if isinstance(error, TransportError) else 1
 
 
 def _flush_what_goes() -> None:

@@ -17,7 +17,7 @@ ALLOWED = {
     "threading.Timer": (),
     "threading.RLock": (),
     # The demo plays an application: its publishing threads are the user's part.
-    "concurrent.futures.ThreadPoolExecutor": ("cli/demo_run.py",),
+    "concurrent.futures.ThreadPoolExecutor": ("cli/demo/story.py",),
     "socket.create_connection": ("net/sockets.py",),
     "time.time": (),
     "urllib.request": (),

@@ -9,7 +9,7 @@ _GIVEN_BACK = "tests/rooms/cli/test_given_back.py"
 COMMANDS: tuple[Mutant, ...] = (
     Mutant(
         "the-copier-asks-for-all",
-        "nsqsmart/cli/copying.py",
+        "nsqsmart/cli/commands/copy.py",
         "min(chosen.n, config.max_in_flight)",
         "config.max_in_flight",
         "copy -n asks for no more than it is to copy",
@@ -17,7 +17,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the-address-wins-over-a-flag",
-        "nsqsmart/cli/tail.py",
+        "nsqsmart/cli/commands/tail.py",
         "printer.show, address=address, **options)",
         "printer.show, address=address, config=config)",
         "a flag wins over the query of the address",
@@ -33,7 +33,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "given-back-before-the-end",
-        "nsqsmart/cli/ending.py",
+        "nsqsmart/cli/common/ending.py",
         "        message.detach()",
         "        message.requeue(0.0, backoff=False)",
         "what a command did not want is given back once, when nothing more is asked for",
@@ -41,7 +41,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-failed-copy-has-no-successor",
-        "nsqsmart/cli/copier.py",
+        "nsqsmart/cli/commands/copy.py",
         "chosen = self._choose([])",
         "chosen = []",
         "copy -n copies what it kept in the place of what failed",
@@ -112,7 +112,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an-unknown-topic-may-come",
-        "nsqsmart/cli/changing.py",
+        "nsqsmart/cli/commands/changing.py",
         "raise ConfigError(str(error)) from error",
         "raise",
         "to delete a topic that is not there is a mistake: exit code 1, not 75",
@@ -160,7 +160,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-hung-lookup-is-no-http",
-        "nsqsmart/cli/doctor_advice.py",
+        "nsqsmart/cli/commands/doctor.py",
         "if probe.silent:",
         "if False:",
         "doctor says that an nsqlookupd hangs",
@@ -168,7 +168,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-hung-nsqd-is-none",
-        "nsqsmart/cli/doctor_advice.py",
+        "nsqsmart/cli/commands/doctor.py",
         'if step == "identify" and not http.kind and "in time" in detail:',
         "if False:",
         "doctor says that an nsqd hangs",
@@ -176,7 +176,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "certificates-are-all-alike",
-        "nsqsmart/cli/doctor_advice.py",
+        "nsqsmart/cli/commands/doctor.py",
         "return _TLS[known]",
         "pass",
         "doctor says what is wrong with a certificate, and whose it is",
@@ -192,7 +192,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-pause-is-well",
-        "nsqsmart/cli/doctor.py",
+        "nsqsmart/cli/commands/doctor.py",
         "                if each.paused:",
         "                if False:",
         "doctor names paused channels",
@@ -208,7 +208,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "lookups-of-both-kinds-go-together",
-        "nsqsmart/cli/doctor.py",
+        "nsqsmart/cli/commands/doctor.py",
         "if all(self._lookups.values()):",
         "if False:",
         "doctor names lookups of both kinds in one address",
@@ -232,7 +232,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the-partition-that-lacks-least",
-        "nsqsmart/cli/figures.py",
+        "nsqsmart/cli/common/figures.py",
         "worst = min(own,",
         "worst = max(own,",
         "stat shows the in-sync replicas of the partition that lacks most",

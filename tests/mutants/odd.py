@@ -182,7 +182,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-dash-for-everybody",
-        "nsqsmart/cli/dash_server.py",
+        "nsqsmart/cli/commands/dash.py",
         "ThreadingHTTPServer((_HOST, port), handler)",
         'ThreadingHTTPServer(("0.0.0.0", port), handler)',
         "the dash listens on this machine alone",

@@ -81,7 +81,7 @@ ROOMS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the-seed-is-ignored",
-        "nsqsmart/cli/demo.py",
+        "nsqsmart/cli/commands/demo.py",
         "random.Random(chosen.seed)",
         "random.Random(7)",
         "demo --seed decides on keys and failures",
@@ -89,7 +89,7 @@ ROOMS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-bar-in-plain-lines",
-        "nsqsmart/cli/demo.py",
+        "nsqsmart/cli/commands/demo.py",
         "Printer(plain=chosen.plain, silent=chosen.json)",
         "Printer(plain=False, silent=chosen.json)",
         "demo --plain moves no bar",
@@ -97,7 +97,7 @@ ROOMS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "one-nsqd-whatever-is-told",
-        "nsqsmart/cli/server.py",
+        "nsqsmart/cli/commands/server.py",
         "chosen.nsqds = chosen.nsqds or chosen.replicas",
         "chosen.nsqds = chosen.replicas",
         "server --nsqds says how many",
@@ -105,7 +105,7 @@ ROOMS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-failed-start-saves-last",
-        "nsqsmart/cli/server.py",
+        "nsqsmart/cli/commands/server.py",
         "stack.close()",
         "pass",
         "server --data-path keeps what it has, also if it had to take other ports",
@@ -113,7 +113,7 @@ ROOMS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "gzip-as-it-pleases",
-        "nsqsmart/cli/writing.py",
+        "nsqsmart/cli/files/appended.py",
         "gzip.compress(data, self._gzip_level)",
         "gzip.compress(data)",
         "to-file --gzip-level says how hard to try",

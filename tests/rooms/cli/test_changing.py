@@ -103,7 +103,7 @@ def test_commands_that_look_work_with_lone_nsqds(cluster, nsqsmart, command):
 
 
 def test_the_dash_works_with_lone_nsqds(cluster):
-    from nsqsmart.cli.dash_figures import Figures
+    from nsqsmart.cli.commands.dash import Figures
 
     cluster.create_topic("orders")
     nsqd = cluster.nsqds[0]

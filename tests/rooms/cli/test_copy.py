@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart import Admin, Producer
-from nsqsmart.cli import exit_code
-from nsqsmart.cli.copier import Copier, Filter, Kept
-from nsqsmart.cli.ending import Ending
-from nsqsmart.cli.progress import Bar
+from nsqsmart.cli.commands.copy import Copier, Filter, Kept
+from nsqsmart.cli.common.ending import Ending
+from nsqsmart.cli.common.progress import Bar
 from nsqsmart.embedded import Cluster
+from nsqsmart.terminal import exit_code
 from tests.helpers import eventually
 
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from nsqsmart import Admin, Producer
-from nsqsmart.cli.dash_figures import Figures
+from nsqsmart.cli.commands.dash import Figures
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import DiscoveryError
 from tests.helpers import eventually

@@ -10,8 +10,9 @@ import sys
 
 import pytest
 
-from nsqsmart.cli import demo_run, main
-from nsqsmart.cli.ledger import Ledger
+from nsqsmart.cli import main
+from nsqsmart.cli.demo import story
+from nsqsmart.cli.demo.ledger import Ledger
 from tests.helpers import ROOT
 
 
@@ -41,7 +42,7 @@ def test_the_lines_of_a_file_go_through_whatever_they_hold(capsys, tmp_path):
 
 def test_a_lost_message_fails_the_demo(capsys, monkeypatch):
     consume = Ledger.consume
-    monkeypatch.setattr(demo_run, "_PATIENCE", 1.0)
+    monkeypatch.setattr(story, "_PATIENCE", 1.0)
     monkeypatch.setattr(
         Ledger,
         "consume",

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 import trustme
 
-from nsqsmart.cli.doctor_advice import odd_clock, old
+from nsqsmart.cli.commands.doctor import odd_clock, old
 from nsqsmart.embedded import Cluster
 
 CLOSED = "127.0.0.1:1"

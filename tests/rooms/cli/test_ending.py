@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from nsqsmart import CloseReport
-from nsqsmart.cli.ending import Ending, consume
+from nsqsmart.cli.common.ending import Ending, consume
 
 
 class Consumer:

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart import Admin, Producer
-from nsqsmart.cli import demo, main, server
+from nsqsmart.cli import main
+from nsqsmart.cli.commands import demo, server
 from nsqsmart.embedded import Cluster
 from tests.helpers import eventually
 

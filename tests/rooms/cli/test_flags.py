@@ -8,10 +8,11 @@ import sys
 
 import pytest
 
-from nsqsmart.cli import _COMMANDS, exit_code, main, make_parser
+from nsqsmart.cli import _COMMANDS, main, make_parser
 from nsqsmart.config import AdminConfig, ConsumerConfig, Kind, ProducerConfig, options_of
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConfigError, ConnectError, DiscoveryError, PublishTimeout
+from nsqsmart.terminal import exit_code
 from tests.helpers import ROOT
 
 URL = "nsq://127.0.0.1:4150"

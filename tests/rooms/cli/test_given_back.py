@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart import ConsumerConfig, Producer, PullSubscription
-from nsqsmart.cli.copier import Copier, Filter, Kept
-from nsqsmart.cli.ending import Ending
-from nsqsmart.cli.filing import Filing, Source
-from nsqsmart.cli.progress import Bar
+from nsqsmart.cli.commands.copy import Copier, Filter, Kept
+from nsqsmart.cli.commands.to_file import Filing, Source
+from nsqsmart.cli.common.ending import Ending
+from nsqsmart.cli.common.progress import Bar
 from nsqsmart.client.consuming.rdy_controller import RdyController
 from nsqsmart.contrib.shared import running
 from nsqsmart.contrib.shared.running import Limits, Shift

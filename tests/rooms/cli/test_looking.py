@@ -12,9 +12,10 @@ import sys
 import pytest
 
 from nsqsmart import Admin, Producer
-from nsqsmart.cli import make_parser, server
-from nsqsmart.cli.tables import table
+from nsqsmart.cli import make_parser
+from nsqsmart.cli.commands import server
 from nsqsmart.embedded import Cluster
+from nsqsmart.terminal import table
 from tests.helpers import eventually
 from tests.programs import free_ports
 

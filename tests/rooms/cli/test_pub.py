@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart import Receipt
-from nsqsmart.cli import bench, ending, sending
-from nsqsmart.cli.lines import Lines, read_delimiter
-from nsqsmart.cli.sending import Manner, Sender
+from nsqsmart.cli.commands import bench, pub
+from nsqsmart.cli.commands.pub import Lines, Manner, Sender, read_delimiter
+from nsqsmart.cli.common import ending
 from nsqsmart.errors import ConfigError
 from tests.helpers import eventually
 
@@ -177,7 +177,7 @@ def test_a_signal_ends_it_and_says_what_was_left(cluster, nsqsmart, bodies, numb
 
 def test_what_is_waited_for_behind_ctrl_c_is_less_than_two_seconds():
     """As docs/command-line.md says. On a busy machine no program can be held to it by a clock."""
-    assert sending._PATIENCE + ending._HASTE < 2
+    assert pub._PATIENCE + ending._HASTE < 2
     assert bench._HASTE + 2 * ending._HASTE < 2
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart import Admin
-from nsqsmart.cli.figures import Row, with_replicas
+from nsqsmart.cli.common.figures import Row, with_replicas
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import TopicNotExist
 from tests.helpers import eventually

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart import Admin, Producer
-from nsqsmart.cli.ending import Ending
-from nsqsmart.cli.tail import _Printer
+from nsqsmart.cli.commands.tail import _Printer
+from nsqsmart.cli.common.ending import Ending
 from tests.helpers import eventually
 
 ONE = pytest.mark.parametrize("cluster", ["redesigned"], indirect=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from nsqsmart import Admin, Producer
-from nsqsmart.cli import writing
+from nsqsmart.cli.files import appended
 from nsqsmart.embedded import Cluster
 from tests.helpers import eventually
 
@@ -84,7 +84,7 @@ def test_no_message_is_finished_before_fsync(filled, nsqsmart, tmp_path, monkeyp
             whole = (tmp_path / "orders.log").read_bytes().count(b"\n")
             seen.append((whole, 100 - unfinished(filled)))
 
-    monkeypatch.setattr(writing.os, "fsync", look)
+    monkeypatch.setattr(appended.os, "fsync", look)
     arguments = ("to-file", "orders", "-n", "100", "--output-dir", tmp_path, *PLAIN)
     code, _, err = nsqsmart(*arguments, "--max-in-flight", "30", "--url", filled.url)
     assert code == 0, err
@@ -102,9 +102,9 @@ def test_a_disk_that_fails_ends_it_and_finishes_nothing(
     if call == "fsync":
         fsync = os.fsync
         regular = lambda fd: not os.path.isdir(f"/proc/self/fd/{fd}")  # noqa: E731, PTH112
-        monkeypatch.setattr(writing.os, "fsync", lambda fd: fail() if regular(fd) else fsync(fd))
+        monkeypatch.setattr(appended.os, "fsync", lambda fd: fail() if regular(fd) else fsync(fd))
     else:
-        monkeypatch.setattr(writing, "_put", fail)
+        monkeypatch.setattr(appended, "_put", fail)
     code, _, err = nsqsmart(
         "to-file", "orders", "--output-dir", tmp_path, *PLAIN, "--url", original.url
     )

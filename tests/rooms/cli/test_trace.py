@@ -9,7 +9,7 @@ import logging
 import pytest
 
 from nsqsmart import Consumer, Producer, Requeue, tracing
-from nsqsmart.cli.trace_events import read_event
+from nsqsmart.cli.commands.trace import read_event
 
 SERVER = (
     b"[2018-02-02 21:59:53.123] INFO: [TRACE] topic orders-1 trace id 77: message "

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsqsmart.cli import writing
-from nsqsmart.cli.file_names import FileNames
-from nsqsmart.cli.writing import AppendedFiles, Rotation
+from nsqsmart.cli.files import appended
+from nsqsmart.cli.files.appended import AppendedFiles, Rotation
+from nsqsmart.cli.files.names import FileNames
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def full(monkeypatch):
             file.write(data[: len(data) // 2])
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(writing, "_put", put)
+        monkeypatch.setattr(appended, "_put", put)
 
     return fill
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from nsqsmart.cli import dash_server
+from nsqsmart.cli.commands import dash
 from nsqsmart.embedded import Cluster
 from nsqsmart.embedded.nsqd import program as nsqd
 from nsqsmart.embedded.nsqlookupd import program as nsqlookupd
@@ -68,7 +68,7 @@ def test_a_cluster_listens_on_this_machine_alone(dialect, bound):
 
 
 def test_the_dash_and_the_proxy_listen_on_this_machine_alone(bound):
-    dash_server.listen(None, [0]).server_close()
+    dash.listen(None, [0]).server_close()
     with Proxy("127.0.0.1:1"):
         pass
     assert bound == ["127.0.0.1"] * 2
