@@ -30,16 +30,15 @@ from harness import Sample, judge, report, shares
 
 import nsqsmart
 from nsqsmart.spark import session
-from nsqsmart.spark import slots as slot_module
-from nsqsmart.spark import store as store_module
-from nsqsmart.spark.connecting import pull
-from nsqsmart.spark.doubt import DoubtLedger
-from nsqsmart.spark.filling import Reading, read
 from nsqsmart.spark.options import ReadOptions
-from nsqsmart.spark.plan import Task
 from nsqsmart.spark.schema import arrow_schema
-from nsqsmart.spark.slots import SlotLog
-from nsqsmart.spark.store import FileStore
+from nsqsmart.spark.source.filling import Reading, read
+from nsqsmart.spark.source.survey import pull
+from nsqsmart.spark.spool import slots as slot_module
+from nsqsmart.spark.spool import store as store_module
+from nsqsmart.spark.spool.plan import Task
+from nsqsmart.spark.spool.slots import DoubtLedger, SlotLog
+from nsqsmart.spark.spool.store import FileStore
 
 BODY = 200
 TOPIC, WARM = "bench", "warm"
@@ -250,7 +249,7 @@ def clocked_source(source: nsqsmart.PullSubscription, spent: Counter[str]) -> An
 @contextmanager
 def clocked(spent: Counter[str]) -> Iterator[None]:
     """Time what the spool does."""
-    from nsqsmart.spark import filling
+    from nsqsmart.spark.source import filling
 
     places: list[tuple[Any, str, str]] = [
         (store_module.FileStore, "put_new", "files and fsync"),

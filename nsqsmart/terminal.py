@@ -26,7 +26,8 @@ INTERRUPTED = 130
 
 Cell = str | int | float | None
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ENDING = (signal.SIGINT, signal.SIGTERM)
+"""The signals that ask a program to end."""
 
 
 def exit_code(error: BaseException | type[BaseException]) -> int:
@@ -42,8 +43,10 @@ def exit_code(error: BaseException | type[BaseException]) -> int:
 
 
 @contextmanager
-def signals_to(tell: Callable[[], object]) -> Iterator[None]:
-    """Within it SIGINT and SIGTERM call *tell*, in the main thread; other threads get no handler.
+def signals_to(
+    tell: Callable[[], object], signals: Sequence[signal.Signals] = ENDING
+) -> Iterator[None]:
+    """Within it *signals* call *tell*, in the main thread; in another thread it does nothing.
 
     *tell* interrupts any line of the program: it must not wait for a lock. What it raises is raised
     there.
@@ -55,7 +58,7 @@ def signals_to(tell: Callable[[], object]) -> Iterator[None]:
     def handler(_number: int, _frame: FrameType | None) -> None:
         tell()
 
-    before = {number: signal.signal(number, handler) for number in _SIGNALS}
+    before = {number: signal.signal(number, handler) for number in signals}
     try:
         yield
     finally:

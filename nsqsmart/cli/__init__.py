@@ -22,7 +22,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ from typing import Any
 from nsqsmart import __version__
 from nsqsmart.cli.common.parsing import Commands, Parser, UsageError
 from nsqsmart.errors import NsqError
-from nsqsmart.terminal import INTERRUPTED, drop, exit_code, open_missing
+from nsqsmart.terminal import INTERRUPTED, drop, exit_code, open_missing, signals_to
 
 _ABOUT = """\
 Publish to NSQ, consume from it and look at it. Every command has --help. Exit codes: 0 good, 1 a
@@ -131,19 +130,15 @@ def _surroundings() -> Iterator[logging.Handler]:
     handler.setFormatter(_OneLine())
     log = logging.getLogger("nsqsmart")
     log.addHandler(handler)
-    main_thread = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, _interrupt) if main_thread else None
     try:
-        with warnings.catch_warnings():
+        with signals_to(_interrupt, [signal.SIGTERM]), warnings.catch_warnings():
             warnings.showwarning = _show_warning
             yield handler
     finally:
         log.removeHandler(handler)
-        if main_thread:
-            signal.signal(signal.SIGTERM, before)
 
 
-def _interrupt(_number: int, _frame: object) -> None:
+def _interrupt() -> None:
     raise KeyboardInterrupt
 
 

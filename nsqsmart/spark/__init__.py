@@ -11,18 +11,27 @@
         .option("channel", "archive").option("spoolLocation", "/shared/spool").load()
     )
 
-The pieces, from the ground: ``store`` (durable files), ``plan``, ``slots`` and ``doubt`` (what the
-spool holds), ``options`` and ``schema``; ``survey`` and ``starting`` (what the servers have);
-``filling`` (what an executor does), ``spooling`` (what the driver does); ``stream``, ``batch``,
-``sink`` and ``source`` (what Spark sees). Only the last ones need Spark.
+What is in it, each using only what is above it::
 
-A room beside the client: it uses the front door. It needs ``nsqsmart[spark]`` and Java 17.
+    requirements   PySpark and Java: are they there, and new enough?
+    options        the options of source and sink, checked
+    schema         a row for each message
+    spool/         durable files, plans, and what was read
+    source/        reading: what the driver plans, what executors do, what Spark sees
+    sink/          writing
+    data_source    the format ``nsq``, on source and sink; pyspark_nsqsmart registers it by name
+    report/        from trace logs to a page
+    jobs/          ``python -m nsqsmart.spark JOB``: archive, lag, replay, order-audit, trace, demo
+
+It uses the front door of the client. It needs ``nsqsmart[spark]`` and Java 17.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsqsmart.spark.requirements import check_java, check_packages
@@ -31,6 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["for_ordered_publish", "register", "session"]
+
+_SHIPPED = ("*.zip", "*.egg", "*.py", "*.whl")
 
 
 def session(app: str = "nsqsmart", **settings: str) -> SparkSession:
@@ -66,11 +77,30 @@ def register(spark: SparkSession) -> None:
     Raises ConfigError if PySpark or pyarrow is missing or too old.
     """
     check_packages()
-    from nsqsmart.spark.shipping import reach_streaming
-    from nsqsmart.spark.source import NsqDataSource
+    from nsqsmart.spark.data_source import NsqDataSource
 
     spark.dataSource.register(NsqDataSource)
-    reach_streaming(spark)
+    _reach_streaming(spark)
+
+
+def _reach_streaming(spark: SparkSession) -> None:
+    """Link what ``--py-files`` shipped to where Spark tells the streaming source to look for it.
+
+    Spark forgets that itself (decisions#60).
+    """
+    from pyspark import SparkFiles
+
+    if getattr(spark, "sparkContext", None) is None:
+        return
+    root = Path(SparkFiles.getRootDirectory())
+    shipped = [found for pattern in _SHIPPED for found in root.glob(pattern)]
+    if not shipped:
+        return
+    folder = root / "streaming_job"
+    folder.mkdir(exist_ok=True)
+    for found in shipped:
+        with contextlib.suppress(FileExistsError):
+            (folder / found.name).symlink_to(found)
 
 
 def for_ordered_publish(

@@ -78,6 +78,11 @@ VIOLATIONS = [
     Violation("client-rooms", "client/producer", "import nsqsmart.client.consuming.consumer"),
     Violation("client-rooms", "client/spooling", "import nsqsmart.client.pipelining.pending"),
     Violation("client-rooms", "client/shared", "import nsqsmart.client.publishing.call"),
+    Violation("cli-rooms", "cli/common", "import nsqsmart.cli.commands.pub"),
+    Violation("cli-rooms", "cli/files", "import nsqsmart.cli.demo.ledger"),
+    Violation("spark-rooms", "spark/sink", "import nsqsmart.spark.source.survey"),
+    Violation("spark-rooms", "spark/spool", "import nsqsmart.spark.source.filling"),
+    Violation("spark-rooms", "spark/report", "import nsqsmart.spark.jobs.running"),
     Violation("acyclic", "embedded/broker", "import nsqsmart.embedded.a_server"),
     Violation("acyclic", "wire/one", "import nsqsmart.wire.two"),
 ]

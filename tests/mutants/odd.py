@@ -424,7 +424,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "stop-ends-what-is-not-there",
-        "nsqsmart/spark/stream.py",
+        "nsqsmart/spark/source/readers.py",
         "    def _source(self)",
         "    def stop(self) -> None:\n        self._made.report()\n\n    def _source(self)",
         "stop() of a stream reader is safe twice, before anything, and on another thread",
@@ -432,7 +432,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-reader-opens-its-clients-at-once",
-        "nsqsmart/spark/stream.py",
+        "nsqsmart/spark/source/readers.py",
         "        self._options = options\n",
         "        self._options = options\n"
         '        self._admin = __import__("nsqsmart").Admin(options.address)\n',
@@ -441,7 +441,7 @@ ODD: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-task-leaves-its-client-open",
-        "nsqsmart/spark/publishing.py",
+        "nsqsmart/spark/sink/publishing.py",
         "        with self._producer:\n",
         "        if True:\n",
         "a task that failed leaves nothing to the next one in its worker",

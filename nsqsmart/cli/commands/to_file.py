@@ -28,7 +28,7 @@ from nsqsmart.cli.files.names import DEFAULT, make_names
 from nsqsmart.cli.files.parquet import ParquetFiles
 from nsqsmart.config import resolve
 from nsqsmart.errors import AdminError, ConfigError, TransportError
-from nsqsmart.terminal import INTERRUPTED, plural
+from nsqsmart.terminal import INTERRUPTED, plural, signals_to
 
 log = logging.getLogger("nsqsmart.cli")
 
@@ -136,11 +136,9 @@ class Filing:
 
     def run(self, finder: Finder | None) -> list[CloseReport]:
         """Until the end; raises what ended it."""
-        main_thread = threading.current_thread() is threading.main_thread()
-        before = signal.signal(signal.SIGHUP, self._hang_up) if main_thread else None
         close_timeout = self._source.config.close_timeout
         try:
-            with self._bar:
+            with self._bar, signals_to(self._hang_up, [signal.SIGHUP]):
                 return consume(
                     self._consumers,
                     self._ending,
@@ -151,10 +149,8 @@ class Filing:
             with self._lock:
                 for files in self._files.values():
                     files.close()
-            if main_thread:
-                signal.signal(signal.SIGHUP, before)
 
-    def _hang_up(self, _number: int, _frame: object) -> None:
+    def _hang_up(self) -> None:
         """As of logrotate: files are ended, and new ones begun."""
         self._reopen = True
 

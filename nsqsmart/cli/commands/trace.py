@@ -1,6 +1,7 @@
-"""Events of one message in trace logs: lines of clients, and of redesigned nsqds.
+"""``nsqsmart trace``: the life of one message, out of trace logs of clients and redesigned nsqds.
 
-What the Spark job does with many files, for a few; both read the same lines (docs/tracing.md).
+The Spark job ``trace`` does for many files what this does for a few; ``spark/report/lines`` says
+for both what a line looks like.
 """
 
 from __future__ import annotations
@@ -21,42 +22,30 @@ from typing import Any, BinaryIO
 from nsqsmart.cli.common import flags
 from nsqsmart.cli.common.parsing import Commands, Parser, UsageError
 from nsqsmart.errors import ConfigError
+from nsqsmart.spark.report.lines import (
+    CLIENT_LINE,
+    CONSUMED,
+    PARTITION_MASK,
+    PARTITION_SHIFT,
+    PUT,
+    SERVER_MARK,
+)
 from nsqsmart.terminal import plural, table
 
 _MOST_LINE = 1 << 20
 _MOST_LIVES = 1000
 _MICRO = 1000
-_PARTITION_SHIFT, _PARTITION_MASK = 50, 1023
-_LINE = re.compile(rb'(\{"v":.*\})\s*$')
-_PUT = re.compile(
-    r"\[TRACE\] topic (?P<topic>\S+)-(?P<partition>\d+) trace id (?P<trace>\d+): "
-    r"message (?P<internal>\d+).* put (?P<how>.+?)(?: from client (?P<peer>\S+))? "
-    r"at offset: (?P<offset>-?\d+),.*at time:? (?P<time>\d+)"
-)
-_CONSUMED = re.compile(
-    r"\[TRACE\] topic (?P<topic>\S+) channel (?P<channel>\S+) trace id (?P<trace>\d+): "
-    r"message (?P<internal>\d+) \(.*offset: (?P<offset>-?\d+).*\) consume state (?P<how>\S+) "
-    r"from client (?P<peer>.*)\(\d+\) at time: (?P<time>\d+).*attempt: (?P<attempts>\d+)"
-)
-_FIELDS = (
-    "nsq_disk_offset",
-    "attempts",
-    "duration_us",
-    "retries",
-    "delay_ms",
-    "outcome",
-    "error",
-)
-
+_LINE = re.compile(CLIENT_LINE.encode())
 _FACTS = {
+    "nsq_disk_offset": "offset {}",
     "attempts": "attempt {}",
     "duration_us": "{} µs",
     "retries": "{} retries",
     "delay_ms": "delay {} ms",
     "outcome": "{}",
     "error": "{}",
-    "nsq_disk_offset": "offset {}",
 }
+"""Fields of a line that are told, in this order."""
 _ABOUT = """\
 Print what happened to a traced message, out of the files that the logger nsqsmart.trace of
 producers and consumers wrote, and of the logs of redesigned nsqds. ID is its trace id, or its
@@ -160,7 +149,7 @@ def _opened(path: Path | None) -> Iterator[BinaryIO | io.BufferedReader]:
 
 def read_event(line: bytes) -> Event | None:
     """What a line says; None if it is none of a trace."""
-    if b"[TRACE] topic " in line:
+    if SERVER_MARK.encode() in line:
         return _server_event(line.decode("utf-8", "replace"))
     match = _LINE.search(line)
     if not match:
@@ -180,7 +169,7 @@ def _client_event(fields: dict[str, Any]) -> Event:
         _text(fields.get("nsq_internal_id")),
         str(fields["nsq_trace_id"]),
     )
-    facts = {name: str(fields[name]) for name in _FIELDS if fields.get(name) is not None}
+    facts = {name: str(fields[name]) for name in _FACTS if fields.get(name) is not None}
     who = f"{fields.get('client_id', 'client')} at {fields.get('nsqd_addr', '-')}"
     channel = _text(fields.get("channel"))
     at = int(moment.timestamp()) * 1_000_000 + moment.microsecond
@@ -188,24 +177,18 @@ def _client_event(fields: dict[str, Any]) -> Event:
 
 
 def _server_event(line: str) -> Event | None:
-    match = _PUT.search(line)
-    event, channel, partition = "put", None, None
-    if match:
-        partition = int(match["partition"])
+    if put := re.search(PUT, line):
+        topic, number, trace, internal, _, peer, offset, time = put.groups()
+        event, channel, partition, attempts = "put", None, int(number), None
+    elif did := re.search(CONSUMED, line):
+        topic, channel, trace, internal, offset, state, peer, _, time, attempts = did.groups()
+        event, partition = state.lower(), int(internal) >> PARTITION_SHIFT & PARTITION_MASK
     else:
-        match = _CONSUMED.search(line)
-        if not match:
-            return None
-        event, channel = match["how"].lower(), match["channel"]
-        # These name no partition: the internal id has it in its upper bits.
-        partition = int(match["internal"]) >> _PARTITION_SHIFT & _PARTITION_MASK
-    groups = match.groupdict()
-    facts = {"nsq_disk_offset": groups["offset"]}
-    if groups.get("attempts"):
-        facts["attempts"] = groups["attempts"]
-    place = (groups["topic"], partition, groups["internal"], groups["trace"])
-    who = f"nsqd, of {groups['peer']}" if groups.get("peer") else "nsqd"
-    return Event(int(groups["time"]) // _MICRO, event, channel, who, facts, place)
+        return None
+    facts = {"nsq_disk_offset": offset} | ({"attempts": attempts} if attempts else {})
+    who = f"nsqd, of {peer}" if peer else "nsqd"
+    place = (topic, partition, internal, trace)
+    return Event(int(time) // _MICRO, event, channel, who, facts, place)
 
 
 def _text(value: object) -> str | None:
@@ -293,6 +276,4 @@ def _after(microseconds: int) -> str:
 
 
 def _told(event: Event) -> str:
-    return ", ".join(
-        _FACTS[name].format(value) for name, value in event.facts.items() if name in _FACTS
-    )
+    return ", ".join(_FACTS[name].format(value) for name, value in event.facts.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import sys
 from collections.abc import Callable
@@ -19,16 +18,14 @@ from nsqsmart.contrib.flask.state import State
 from nsqsmart.contrib.shared.declaring import Declared, choose
 from nsqsmart.contrib.shared.fitting import describe_dialects, find_dialects, find_misfits
 from nsqsmart.contrib.shared.running import (
-    BAD_CONFIGURATION,
     CONSUMING,
-    INTERRUPTED,
-    RETRY_LATER,
     Limits,
     ServersLost,
     Shift,
     describe,
 )
 from nsqsmart.errors import ConfigError, NsqError
+from nsqsmart.terminal import FAILED, INTERRUPTED, RETRY_LATER, drop
 
 
 def make_group(state: State, handlers: Callable[[], list[Declared]]) -> AppGroup:
@@ -112,7 +109,7 @@ class _Work:
         except ServersLost as error:
             return _fail(str(error), RETRY_LATER)
         except NsqError as error:
-            return _fail(str(error), BAD_CONFIGURATION)
+            return _fail(str(error), FAILED)
         except KeyboardInterrupt:
             return _fail("interrupted while it drained", INTERRUPTED)
 
@@ -150,7 +147,7 @@ def _ping(state: State, handlers: list[Declared], timeout: float) -> int:
         use = state.use(handlers)
         dialects = find_dialects(state.url, use, timeout)
     except ConfigError as error:
-        return _fail(str(error), BAD_CONFIGURATION)
+        return _fail(str(error), FAILED)
     except NsqError as error:
         return _fail(str(error), RETRY_LATER)
     for nsqd, seconds in sorted(took.items()):
@@ -158,7 +155,7 @@ def _ping(state: State, handlers: list[Declared], timeout: float) -> int:
     for line in describe_dialects(dialects, use):
         click.echo(line)
     wrong = find_misfits(dialects, use)
-    return _fail("; ".join(wrong), BAD_CONFIGURATION) if wrong else 0
+    return _fail("; ".join(wrong), FAILED) if wrong else 0
 
 
 def _tail(state: State, topic: str, channel: str, most: int | None) -> int:
@@ -175,12 +172,11 @@ def _tail(state: State, topic: str, channel: str, most: int | None) -> int:
                 if number == most:
                     break
     except NsqError as error:
-        return _fail(str(error), BAD_CONFIGURATION)
+        return _fail(str(error), FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read it has enough; the interpreter shall not complain when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop(sys.stdout)
     return 0
 
 

@@ -13,9 +13,6 @@ from nsqsmart import CloseReport, Consumer, run
 from nsqsmart.config import ConsumerConfig, resolve
 from nsqsmart.contrib.shared.declaring import Declared
 
-BAD_CONFIGURATION = 1
-RETRY_LATER = 75
-INTERRUPTED = 130
 CONSUMING = "consuming; SIGINT or SIGTERM ends it"
 
 _GRACE = 2.0

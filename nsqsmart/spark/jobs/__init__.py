@@ -3,8 +3,17 @@
 Exit codes: 0 good, 1 a failed check or bad configuration, 2 usage, 75 worth retrying later,
 130 after Ctrl-C. ``--json`` prints one JSON object on the last line of stdout.
 
-Modules named like a job have its flags and import nothing of Spark before it runs; what it does
-is in the modules beside.
+::
+
+    archive      archiving, archives (also compacts)
+    lag          asks nsqds; needs Spark only for --out
+    replay       replaying, archives
+    order_audit  auditing, archives, report/events
+    trace        tracing, report/
+    demo         demo_story, which runs the other jobs; demo_consumer is a process of its own
+
+The modules on the left have the flags of a job, and import nothing of Spark before it runs; what it
+does is in those on the right. ``flags`` and ``running`` (session, console, exit code) are for all.
 """
 
 from __future__ import annotations
@@ -15,7 +24,8 @@ from collections.abc import Sequence
 
 from nsqsmart import __version__
 from nsqsmart.spark.jobs import archive, demo, lag, order_audit, replay, trace
-from nsqsmart.spark.jobs.verdicts import INTERRUPTED, expected, judge
+from nsqsmart.spark.jobs.running import expected, judge
+from nsqsmart.terminal import INTERRUPTED
 
 __all__ = ["main"]
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from nsqsmart.errors import ConfigError
 from nsqsmart.spark.jobs import flags
-from nsqsmart.spark.jobs.clusters import admin_of, check_topics
-from nsqsmart.spark.jobs.console import Console
-from nsqsmart.spark.jobs.sessions import open_session
+from nsqsmart.spark.jobs.flags import admin_of, check_topics
+from nsqsmart.spark.jobs.running import Console, open_session
 
 _ABOUT = """\
 Drain topics into Parquet files, by topic, date and hour of publishing (UTC):
@@ -118,8 +117,8 @@ def run(chosen: argparse.Namespace) -> int:
         check_topics(admin_of(chosen.address, chosen.client), chosen.topic)
     summary: dict[str, Any] = {"ok": True, "job": "archive", "out": chosen.out}
     with open_session(chosen, "archive") as spark:
+        from nsqsmart.spark.jobs.archives import compact
         from nsqsmart.spark.jobs.archiving import Archiving
-        from nsqsmart.spark.jobs.compacting import compact
 
         if chosen.topic:
             summary |= Archiving(spark, chosen, console).run()

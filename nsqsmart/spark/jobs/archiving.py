@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -19,8 +15,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from nsqsmart.config import variable
 from nsqsmart.errors import ConfigError
 from nsqsmart.spark.jobs.archives import FILE_LOG, OWN, PLACES, is_there, local
-from nsqsmart.spark.jobs.clusters import source_options
-from nsqsmart.spark.jobs.console import Console
+from nsqsmart.spark.jobs.flags import source_options
+from nsqsmart.spark.jobs.running import Console
+from nsqsmart.terminal import signals_to
 
 _TICK = 0.25
 _PATIENCE = 60.0
@@ -37,6 +34,7 @@ class Archiving:
         self._checkpoint = chosen.checkpoint or f"{own}/checkpoint"
         self._spool = chosen.spool or _shared(f"{own}/spool")
         self._rows: dict[tuple[int, str], int] = {}
+        self._told = False
 
     def run(self) -> dict[str, Any]:
         """What was done; raises what the query failed of."""
@@ -45,22 +43,26 @@ class Archiving:
             f"archiving {', '.join(self._chosen.topic)} (channel {self._chosen.channel}) "
             f"to {self._chosen.out}"
         )
-        with _told_to_end() as told:
+        # Ctrl-C and SIGTERM do nothing else meanwhile.
+        with signals_to(self._end):
             query = self._start()
-            self._watch(query, told)
+            self._watch(query)
         self._count(query)
         if (error := query.exception()) is not None:
             raise error
         rows, batches = sum(self._rows.values()), sum(map(bool, self._rows.values()))
-        why = "ended by a signal" if told() else "drained"
+        why = "ended by a signal" if self._told else "drained"
         self._console.say(f"{why}: {rows:,} rows in {batches} batches")
         return {
             "topics": self._chosen.topic,
             "channel": self._chosen.channel,
             "rows": rows,
             "batches": batches,
-            "ended": "signal" if told() else "drained",
+            "ended": "signal" if self._told else "drained",
         }
+
+    def _end(self) -> None:
+        self._told = True
 
     def _check_out(self) -> None:
         """Refuse what would lose messages, or mix them with something else."""
@@ -112,9 +114,9 @@ class Archiving:
             options["nsq.positions"] = "true"
         return options
 
-    def _watch(self, query: StreamingQuery, told: Callable[[], bool]) -> None:
+    def _watch(self, query: StreamingQuery) -> None:
         """Until it has ended, or it was told to and has put away what it was at."""
-        while query.isActive and not told():
+        while query.isActive and not self._told:
             sleep(_TICK)
             self._count(query)
             self._console.progress(f"{sum(self._rows.values()):,} rows")
@@ -156,24 +158,3 @@ def _shared(path: str) -> str:
             f"the spool cannot be at {path}: give --spool, a folder that driver and executors share"
         )
     return str(folder.absolute())
-
-
-@contextmanager
-def _told_to_end() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C or SIGTERM has come, which otherwise do nothing meanwhile."""
-    told = False
-
-    def tell(*_signal: object) -> None:
-        # Without a lock: the thread it has interrupted may hold it.
-        nonlocal told
-        told = True
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: told
-        return
-    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: told
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

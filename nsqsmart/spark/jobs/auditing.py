@@ -11,8 +11,8 @@ from pyspark.sql.window import Window
 
 from nsqsmart.errors import ConfigError
 from nsqsmart.spark.jobs.archives import read_archive
-from nsqsmart.spark.jobs.console import Console
-from nsqsmart.spark.jobs.trace_events import read_events
+from nsqsmart.spark.jobs.running import Console
+from nsqsmart.spark.report.events import read_events
 
 _SHOWN = 10
 _COUNTS = ("messages", "with_offsets", "duplicates", "inversions", "holes", "key_inversions")

@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 
 from nsqsmart.errors import ConfigError
 from nsqsmart.spark.jobs import flags
-from nsqsmart.spark.jobs.console import Console
-from nsqsmart.spark.jobs.sessions import open_session
+from nsqsmart.spark.jobs.running import Console, open_session
 
 _MESSAGES = 200_000
 _ABOUT = """\

@@ -1,23 +1,74 @@
 """The demo's consumer, a process of its own: it shares no interpreter with the cluster.
 
-It says on stdout how far it is, a line of JSON each second; the last one is the result.
+It says on stdout how far it is, a line of JSON each second; the last one is the result. Both it and
+the demo's publisher write their trace log by :func:`traced_to`.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 
 import nsqsmart
-from nsqsmart.spark.jobs.demo_logs import traced_to
+from nsqsmart import tracing
+
+_BLOCK = 1 << 18
 
 _FAILS_EVERY = 1000
 _PATIENCE = 600.0
 _TELL = 1.0
+
+
+class _File(logging.Handler):
+    """Lines of ASCII to a file, in large blocks.
+
+    Without a handler's lock: two threads that log all the time would wait for each other at every
+    line, at three times the cost. A buffered file has its own, which a line seldom meets.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._file = path.open("ab", _BLOCK)
+
+    def createLock(self) -> None:  # noqa: N802 - logging calls it so
+        """None."""
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write its message, which is the line."""
+        self._file.write(f"{record.msg}\n".encode("ascii"))
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._file.close()
+        super().close()
+
+
+@contextmanager
+def traced_to(path: Path, topic: str) -> Iterator[None]:
+    """Within it *topic* is traced, and nothing of it goes to other logs."""
+    log = logging.getLogger("nsqsmart.trace")
+    level, propagate = log.level, log.propagate
+    handler = _File(path)
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    tracing.enable(topic)
+    try:
+        yield
+    finally:
+        tracing.disable(topic)
+        log.setLevel(level)
+        log.propagate = propagate
+        log.removeHandler(handler)
+        handler.close()
 
 
 class Handling:

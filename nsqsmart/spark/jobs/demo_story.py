@@ -20,10 +20,10 @@ from nsqsmart.spark.jobs import archive, demo_consumer, order_audit, replay, tra
 from nsqsmart.spark.jobs.archives import read_archive
 from nsqsmart.spark.jobs.archiving import Archiving
 from nsqsmart.spark.jobs.auditing import audit
-from nsqsmart.spark.jobs.console import Console
-from nsqsmart.spark.jobs.demo_logs import traced_to
+from nsqsmart.spark.jobs.demo_consumer import traced_to
 from nsqsmart.spark.jobs.replaying import replay as replay_rows
-from nsqsmart.spark.jobs.tracing_job import trace as report
+from nsqsmart.spark.jobs.running import Console
+from nsqsmart.spark.jobs.tracing import trace as report
 
 _FIRST, _SECOND = "orders", "orders-again"
 _CONSUMER, _ARCHIVE = "billing", "archive"

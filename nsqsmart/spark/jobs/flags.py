@@ -1,10 +1,15 @@
-"""The flags that several jobs have, and what their values mean."""
+"""The flags that several jobs have, what their values mean, and the cluster they name."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
+from nsqsmart import Admin, AdminConfig
+from nsqsmart.config import options_of
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import check_topic
 
@@ -12,6 +17,8 @@ Parser = argparse.ArgumentParser
 Jobs = argparse._SubParsersAction  # noqa: SLF001 - argparse has no other name for it
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+_SHOWN = 5
 
 
 def add_json(parser: Parser) -> None:
@@ -108,3 +115,30 @@ def moment(text: str) -> datetime:
             f"{text!r} is not a time, such as 2026-03-01 or 2026-03-01T12:00:00Z"
         ) from error
     return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def admin_of(address: str | None, client: Iterable[tuple[str, str]]) -> Admin:
+    """An Admin; of the client's options it takes those that it knows."""
+    known = options_of(AdminConfig)
+    mine: dict[str, Any] = {name: value for name, value in client if name in known}
+    return Admin(address, **mine)
+
+
+def check_topics(admin: Admin, topics: Sequence[str]) -> None:
+    """Raise ConfigError if no lookup knows one of them, DiscoveryError if none answers."""
+    known = admin.topics()
+    for topic in topics:
+        if topic not in known:
+            near = difflib.get_close_matches(topic, known, n=1)
+            hint = f": did you mean {near[0]}?" if near else f"; known are {_few(known)}"
+            raise ConfigError(f"no lookup of {admin} knows topic {topic!r}{hint}")
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN]) or "none"
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+
+
+def source_options(client: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """The client's options as the data source takes them."""
+    return {f"nsq.{name}": value for name, value in client}

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from nsqsmart import Admin
 from nsqsmart.errors import ConfigError
 from nsqsmart.spark.jobs import flags
-from nsqsmart.spark.jobs.clusters import admin_of, check_topics
-from nsqsmart.spark.jobs.console import Console
-from nsqsmart.spark.jobs.sessions import open_session
+from nsqsmart.spark.jobs.flags import admin_of, check_topics
+from nsqsmart.spark.jobs.running import Console, open_session
+from nsqsmart.terminal import RETRY_LATER, table
 
 _ABOUT = """\
 Ask every nsqd for its figures and print them by topic, partition, nsqd and channel: what waits,
@@ -28,7 +28,6 @@ _COLUMNS = (
     "unfinished BIGINT, waiting BIGINT, in_flight BIGINT, deferred BIGINT, requeues BIGINT, "
     "timeouts BIGINT, clients INT, paused BOOLEAN"
 )
-_RETRY_LATER = 75
 
 
 class Lag(NamedTuple):
@@ -116,7 +115,7 @@ def run(chosen: argparse.Namespace) -> int:
             "channels": [each.to_json() for each in latest],
         }
     )
-    return _RETRY_LATER if code else code
+    return RETRY_LATER if code else code
 
 
 def sample(
@@ -154,27 +153,20 @@ def sample(
 
 def _print(console: Console, rows: Sequence[Lag], title: str) -> None:
     head = ("topic", "part", "nsqd", "channel", "waiting", "in flight", "deferred", "requeues")
-    lines = [head] + [
+    moment = f", {rows[0].sampled_at:%H:%M:%S} UTC" if rows else ": no channels"
+    console.say(f"{title}{moment}")
+    cells = [
         (
             each.topic,
-            "-" if each.partition is None else str(each.partition),
+            each.partition,
             each.nsqd,
             each.channel + (" (paused)" if each.paused else ""),
-            f"{each.waiting:,}",
-            f"{each.in_flight:,}",
-            f"{each.deferred:,}",
-            f"{each.requeues:,}",
+            *(each.waiting, each.in_flight, each.deferred, each.requeues),
         )
         for each in rows
     ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    moment = f", {rows[0].sampled_at:%H:%M:%S} UTC" if rows else ": no channels"
-    console.say(f"{title}{moment}")
-    for line in lines if rows else []:
-        names, figures = line[:4], line[4:]
-        cells = [each.ljust(width) for each, width in zip(names, widths, strict=False)]
-        cells += [each.rjust(width) for each, width in zip(figures, widths[4:], strict=True)]
-        console.say("  ".join(cells).rstrip())
+    for line in table(head, cells) if rows else ():
+        console.say(line)
 
 
 def _keep(chosen: argparse.Namespace, rows: Sequence[Lag]) -> None:

@@ -6,8 +6,7 @@ import argparse
 
 from nsqsmart.errors import ConfigError
 from nsqsmart.spark.jobs import flags
-from nsqsmart.spark.jobs.console import Console
-from nsqsmart.spark.jobs.sessions import open_session
+from nsqsmart.spark.jobs.running import Console, open_session
 
 _ABOUT = """\
 Look through an archive, or through trace logs, partition by partition, for

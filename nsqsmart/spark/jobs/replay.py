@@ -7,8 +7,7 @@ import argparse
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import check_topic
 from nsqsmart.spark.jobs import flags
-from nsqsmart.spark.jobs.console import Console
-from nsqsmart.spark.jobs.sessions import open_session
+from nsqsmart.spark.jobs.running import Console, open_session
 
 _ABOUT = """\
 Publish what an archive holds, at least once: what a task had published before it failed stays

@@ -17,8 +17,8 @@ from nsqsmart import Admin
 from nsqsmart.config import variable
 from nsqsmart.errors import ConfigError
 from nsqsmart.spark.jobs.archives import OWN, local, read_archive
-from nsqsmart.spark.jobs.clusters import admin_of, check_topics, source_options
-from nsqsmart.spark.jobs.console import Console
+from nsqsmart.spark.jobs.flags import admin_of, check_topics, source_options
+from nsqsmart.spark.jobs.running import Console
 
 _ORDER = ("offset", "internal_id", "timestamp_ns")
 _UNTRACED = 0

@@ -6,8 +6,7 @@ import argparse
 
 from nsqsmart.errors import ConfigError
 from nsqsmart.spark.jobs import flags
-from nsqsmart.spark.jobs.console import Console
-from nsqsmart.spark.jobs.sessions import open_session
+from nsqsmart.spark.jobs.running import Console, open_session
 
 _ABOUT = """\
 Join trace logs into the life of every traced message, in every channel of its topic:
@@ -63,6 +62,6 @@ def run(chosen: argparse.Namespace) -> int:
         raise ConfigError("--out is empty: name the file of the report")
     console = Console(as_json=chosen.json)
     with open_session(chosen, "trace") as spark:
-        from nsqsmart.spark.jobs.tracing_job import trace
+        from nsqsmart.spark.jobs.tracing import trace
 
         return console.finish(trace(spark, chosen, console))

@@ -15,8 +15,8 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'nsqsmart[spark]'")
 
 from nsqsmart.spark.options import ReadOptions, WriteOptions, names
-from nsqsmart.spark.publishing import COLUMNS
 from nsqsmart.spark.schema import spark_schema
+from nsqsmart.spark.sink.publishing import COLUMNS
 from tests.helpers import ROOT
 from tests.rooms.spark.submitted import java_or_skip
 

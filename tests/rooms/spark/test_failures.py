@@ -27,13 +27,12 @@ from nsqsmart import Admin, ConsumerConfig, Message, Producer, PullSubscription
 from nsqsmart.embedded import Cluster
 from nsqsmart.embedded.faults import on
 from nsqsmart.errors import ConfigError, DiscoveryError
-from nsqsmart.spark import filling, starting
-from nsqsmart.spark.connecting import pull
 from nsqsmart.spark.options import ReadOptions, WriteOptions
-from nsqsmart.spark.plan import Task
-from nsqsmart.spark.publishing import Publishing
-from nsqsmart.spark.spooling import Offset, SpoolSource, reading
-from nsqsmart.spark.survey import Survey
+from nsqsmart.spark.sink.publishing import Publishing
+from nsqsmart.spark.source import filling, spooling
+from nsqsmart.spark.source.spooling import Offset, SpoolSource, reading
+from nsqsmart.spark.source.survey import Survey, pull
+from nsqsmart.spark.spool.plan import Task
 from tests.helpers import eventually
 from tests.rooms.spark.conftest import CHANNEL, TOPIC
 
@@ -596,7 +595,7 @@ def test_available_now_waits_for_lookups_at_its_start(
 ) -> None:
     """A run that ends at once, with nothing read, would look like success."""
     sent = publish(10)
-    prepare, left = starting.prepare, [3]
+    prepare, left = spooling.prepare, [3]
 
     def fail(options: ReadOptions, survey: Survey) -> None:
         left[0] -= 1
@@ -604,7 +603,7 @@ def test_available_now_waits_for_lookups_at_its_start(
             raise DiscoveryError("no lookup answers")
         prepare(options, survey)
 
-    monkeypatch.setattr(starting, "prepare", fail)
+    monkeypatch.setattr(spooling, "prepare", fail)
     query = Query(told())
     query.source.prepare_available_now()
     query.rows = []

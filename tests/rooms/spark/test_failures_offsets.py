@@ -13,11 +13,11 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'ns
 from nsqsmart.embedded import Cluster
 from nsqsmart.embedded.faults import on
 from nsqsmart.errors import DiscoveryError
-from nsqsmart.spark.offsets import OffsetsSource
 from nsqsmart.spark.options import ReadOptions
-from nsqsmart.spark.plan import Task
-from nsqsmart.spark.ranges import DataLoss, read_range
-from nsqsmart.spark.spooling import Offset
+from nsqsmart.spark.source.offsets import OffsetsSource
+from nsqsmart.spark.source.ranges import DataLoss, read_range
+from nsqsmart.spark.source.spooling import Offset
+from nsqsmart.spark.spool.plan import Task
 from tests.helpers import eventually
 from tests.rooms.spark.conftest import CHANNEL, TOPIC
 

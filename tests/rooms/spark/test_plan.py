@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'nsqsmart[spark]'")
 
-from nsqsmart.spark.plan import Backlog, Plan, Task, share
+from nsqsmart.spark.spool.plan import Backlog, Plan, Task, share
 
 
 def originals(*depths: int) -> list[Backlog]:

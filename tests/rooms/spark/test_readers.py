@@ -21,10 +21,9 @@ import pyarrow as pa
 
 import nsqsmart
 from nsqsmart.errors import UsedAfterFork
-from nsqsmart.spark.batch import PeekReader
 from nsqsmart.spark.options import ReadOptions, WriteOptions
-from nsqsmart.spark.publishing import Publishing
-from nsqsmart.spark.stream import OffsetsStreamReader, SpoolStreamReader
+from nsqsmart.spark.sink.publishing import Publishing
+from nsqsmart.spark.source.readers import OffsetsStreamReader, PeekReader, SpoolStreamReader
 from tests.conftest import open_sockets, our_threads
 from tests.helpers import eventually
 from tests.peers import Peer, Talk, http_answer, http_script
@@ -222,7 +221,7 @@ def test_a_worker_that_ends_in_the_middle_of_a_task_ends_at_once() -> None:
         script = program("""
             import pyarrow as pa
             from nsqsmart.spark.options import WriteOptions
-            from nsqsmart.spark.publishing import Publishing
+            from nsqsmart.spark.sink.publishing import Publishing
             def task():
                 told = {"address": url, "topic": "t", "nsq.publish_timeout": "60"}
                 rows = pa.RecordBatch.from_pydict({"value": [b"x"], "defer_ms": [5]})

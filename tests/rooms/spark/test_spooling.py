@@ -16,10 +16,10 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'ns
 
 from nsqsmart import Admin, PullSubscription
 from nsqsmart.embedded import Cluster
-from nsqsmart.spark import filling
 from nsqsmart.spark.options import ReadOptions
-from nsqsmart.spark.plan import Task
-from nsqsmart.spark.spooling import DataLoss, Offset, SpoolSource, reading
+from nsqsmart.spark.source import filling
+from nsqsmart.spark.source.spooling import DataLoss, Offset, SpoolSource, reading
+from nsqsmart.spark.spool.plan import Task
 from tests.helpers import eventually
 from tests.rooms.spark.conftest import CHANNEL, TOPIC
 

@@ -13,11 +13,10 @@ pa = pytest.importorskip(
     "pyarrow", reason="pyarrow is not installed: pip install 'nsqsmart[spark]'"
 )
 
-from nsqsmart.spark.doubt import DoubtLedger
-from nsqsmart.spark.plan import Task
 from nsqsmart.spark.schema import arrow_schema, signed, unsigned
-from nsqsmart.spark.slots import SlotLog, sealed_rows
-from nsqsmart.spark.store import FileStore
+from nsqsmart.spark.spool.plan import Task
+from nsqsmart.spark.spool.slots import DoubtLedger, SlotLog, sealed_rows
+from nsqsmart.spark.spool.store import FileStore
 
 SCHEMA = arrow_schema(headers=False)
 

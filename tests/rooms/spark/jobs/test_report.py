@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from nsqsmart.spark.jobs.report import Figures, render
-from nsqsmart.spark.jobs.report.figures import Bar, Channel, Event, Life, Minute, Term
-from nsqsmart.spark.jobs.report.page import MOST
-from nsqsmart.spark.jobs.report.text import duration, escape, share
-from nsqsmart.spark.jobs.report.waterfall import segments_of
+from nsqsmart.spark.report.drawing import segments_of
+from nsqsmart.spark.report.figures import Bar, Channel, Event, Figures, Life, Minute, Term
+from nsqsmart.spark.report.page import MOST, render
+from nsqsmart.spark.report.text import duration, escape, share
 
 EVIL = "<script>alert(1)</script>\"'&\x00\u202e" + "x" * 5000
 PERCENTILES: list[float | None] = [1000.0, 2000.0, 3000.0, 4000.0, 5_000_000.0]

@@ -13,8 +13,8 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ns
 
 from pyspark.sql import Row
 
-from nsqsmart.spark.jobs.report.figures import Term
-from nsqsmart.spark.jobs.trace_terms import joined
+from nsqsmart.spark.report.counting import joined
+from nsqsmart.spark.report.figures import Term
 from tests.rooms.spark.jobs.conftest import Run
 
 if TYPE_CHECKING:

@@ -114,9 +114,9 @@ class _Planting(Loader):
 
 
 _PLACES = {
-    "nsqsmart.spark.filling": _plant_filling,
-    "nsqsmart.spark.spooling": _plant_spooling,
-    "nsqsmart.spark.ranges": _plant_ranges,
+    "nsqsmart.spark.source.filling": _plant_filling,
+    "nsqsmart.spark.source.spooling": _plant_spooling,
+    "nsqsmart.spark.source.ranges": _plant_ranges,
 }
 
 

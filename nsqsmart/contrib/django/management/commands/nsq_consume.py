@@ -11,15 +11,13 @@ from nsqsmart.contrib.django.consuming import make_shift, pool_warnings
 from nsqsmart.contrib.django.handlers import discover
 from nsqsmart.contrib.shared.declaring import Declared, choose
 from nsqsmart.contrib.shared.running import (
-    BAD_CONFIGURATION,
     CONSUMING,
-    INTERRUPTED,
-    RETRY_LATER,
     Limits,
     ServersLost,
     describe,
 )
 from nsqsmart.errors import ConfigError, NsqError
+from nsqsmart.terminal import FAILED, INTERRUPTED, RETRY_LATER
 
 
 class Command(BaseCommand):
@@ -76,7 +74,7 @@ class Command(BaseCommand):
             )
             shift = make_shift(chosen, limits, options["workers"])
         except ConfigError as error:
-            raise CommandError(str(error), returncode=BAD_CONFIGURATION) from error
+            raise CommandError(str(error), returncode=FAILED) from error
         self._tell(chosen, options["workers"])
         if options["autoreload"]:
             shift.stop_at_exit()
@@ -85,7 +83,7 @@ class Command(BaseCommand):
         except ServersLost as error:
             raise CommandError(str(error), returncode=RETRY_LATER) from error
         except NsqError as error:
-            raise CommandError(str(error), returncode=BAD_CONFIGURATION) from error
+            raise CommandError(str(error), returncode=FAILED) from error
         except KeyboardInterrupt:
             raise CommandError("interrupted while it drained", returncode=INTERRUPTED) from None
         for line in describe(chosen, reports):

@@ -11,8 +11,8 @@ from nsqsmart.contrib.django import conf
 from nsqsmart.contrib.django.aliases import make_producer, use_of
 from nsqsmart.contrib.django.handlers import discover
 from nsqsmart.contrib.shared.fitting import describe_dialects, find_dialects, find_misfits
-from nsqsmart.contrib.shared.running import BAD_CONFIGURATION, RETRY_LATER
 from nsqsmart.errors import ConfigError, DiscoveryError
+from nsqsmart.terminal import FAILED, RETRY_LATER
 
 
 class Command(BaseCommand):
@@ -45,11 +45,11 @@ class Command(BaseCommand):
                 if not failures:
                     wrong += self._look(name, options["timeout"])
         except ConfigError as error:
-            raise CommandError(str(error), returncode=BAD_CONFIGURATION) from error
+            raise CommandError(str(error), returncode=FAILED) from error
         if silent:
             raise CommandError("\n".join(silent + wrong), returncode=RETRY_LATER)
         if wrong:
-            raise CommandError("\n".join(wrong), returncode=BAD_CONFIGURATION)
+            raise CommandError("\n".join(wrong), returncode=FAILED)
 
     def _ping(self, name: str, producer: Any, timeout: float) -> list[str]:
         try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from time import monotonic, sleep
 from typing import Any
 
@@ -11,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, Error, close_old_connections
 
 from nsqsmart.contrib.django.relaying import Passage, Relay
-from nsqsmart.contrib.shared.running import BAD_CONFIGURATION, RETRY_LATER
+from nsqsmart.terminal import FAILED, RETRY_LATER, signals_to
 
 _LONGEST_PAUSE = 30.0
 _TURN = 0.25
@@ -46,26 +44,16 @@ class Command(BaseCommand):
             raise CommandError(
                 f"{passage.refused} refused for good: they stay in the outbox with refused=True, "
                 "and last_error says why",
-                returncode=BAD_CONFIGURATION,
+                returncode=FAILED,
             )
         if passage.kept:
             raise CommandError("some could not be published yet", returncode=RETRY_LATER)
 
     def _go_on(self, relay: Relay, interval: float) -> None:
-        def stop(*_signal: object) -> None:
-            relay.stop()
-
-        before = {}
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                before[number] = signal.signal(number, stop)
-        try:
-            # Who reads it may send a signal at once.
+        with signals_to(relay.stop):
+            # A program that reads it may send a signal at once.
             self._tell("relaying; SIGINT or SIGTERM ends it")
             self._pass_until_stopped(relay, interval)
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _pass_until_stopped(self, relay: Relay, interval: float) -> None:
         pause = interval

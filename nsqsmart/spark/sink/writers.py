@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from nsqsmart.spark.options import WriteOptions
-from nsqsmart.spark.publishing import Publishing, Sent, Stamp
+from nsqsmart.spark.sink.publishing import Publishing, Sent, Stamp
 
 log = logging.getLogger("nsqsmart.spark")
 

@@ -1,8 +1,4 @@
-"""The source in spool mode, without Spark: epochs, their plans, and what is kept for how long.
-
-All of it runs on the driver, in the one process that Spark asks for offsets; what executors do is
-in :mod:`nsqsmart.spark.filling`.
-"""
+"""How an AvailableNow run knows that it is at its end."""
 
 from __future__ import annotations
 
@@ -13,24 +9,62 @@ from time import monotonic, sleep, time_ns
 from typing import Any
 
 from nsqsmart.errors import ConfigError, DiscoveryError, NsqError
-from nsqsmart.spark import starting
-from nsqsmart.spark.connecting import pull
-from nsqsmart.spark.doubt import DoubtLedger
-from nsqsmart.spark.filling import Reading
 from nsqsmart.spark.options import ReadOptions
-from nsqsmart.spark.plan import Plan, Task, share
-from nsqsmart.spark.runs import PATIENCE, Run
 from nsqsmart.spark.schema import arrow_schema
-from nsqsmart.spark.slots import SlotLog, sealed_rows
-from nsqsmart.spark.store import FileStore, Store
-from nsqsmart.spark.survey import Sight, Survey
+from nsqsmart.spark.source.filling import Reading
+from nsqsmart.spark.source.survey import Sight, Survey, make_channels, prepare, pull
+from nsqsmart.spark.spool.plan import Plan, Task, share
+from nsqsmart.spark.spool.slots import DoubtLedger, SlotLog, sealed_rows
+from nsqsmart.spark.spool.store import FileStore, Store
 
 log = logging.getLogger("nsqsmart.spark")
+
+_EMPTY_EPOCHS = 2
+PATIENCE = 10.0
+"""Seconds without lookups, after which a run ends with what it has."""
 
 Offset = dict[str, Any]
 _SECOND = 1_000_000_000
 _BATCH = "batch-"
 _DAY = 86400
+
+
+class Run:
+    """How much there was when the run began, and how much of it was read."""
+
+    def __init__(self) -> None:
+        self._target: int | None = None
+        self._read = 0
+        self._empty = 0
+
+    def see(self, sight: Sight) -> None:
+        """The first sight is the target."""
+        if self._target is None:
+            self._target = sight.waiting + sight.held
+
+    def count(self, rows: int | None) -> None:
+        """An epoch was committed; those from before the run do not count."""
+        if rows is None or self._target is None:
+            return
+        self._read += rows
+        self._empty = 0 if rows else self._empty + 1
+
+    def is_over(self) -> bool:
+        """Whether all of it was read, or others read it."""
+        done = self._target is not None and self._read >= self._target
+        return done or self._empty >= _EMPTY_EPOCHS
+
+    def is_out_of_patience(self, sight: Sight | None, msg_timeout: float, since: float) -> bool:
+        """Whether nothing came for so long, since the last epoch at *since*, that nothing will."""
+        if sight is not None and not sight.held:
+            return True
+        # What a dead consumer held comes back after its msg_timeout, which may be ours.
+        patience = PATIENCE if sight is None else msg_timeout + PATIENCE
+        return monotonic() - since > patience
+
+    def why(self) -> str:
+        """For the log."""
+        return f"{self._read} of {self._target} messages read, the others are held by others"
 
 
 class DataLoss(NsqError):
@@ -111,7 +145,7 @@ class SpoolSource:
         """
         plan = self._plan_of(source, 1)
         if plan is None:
-            starting.prepare(self._options, self._survey)
+            prepare(self._options, self._survey)
             sight = self._survey.look(anew=True)
             if sight is None:
                 raise DiscoveryError("no figures of what waits: is a lookup reachable?")
@@ -161,7 +195,7 @@ class SpoolSource:
             else:
                 self._refuse_orphans()
                 try:
-                    starting.prepare(self._options, self._survey)
+                    prepare(self._options, self._survey)
                 except ConfigError:
                     raise  # no time will mend it
                 except NsqError as error:
@@ -250,7 +284,7 @@ class SpoolSource:
         """The newest figures; a topic that is new gets its channel."""
         sight = self._survey.look(anew=anew)
         if sight is not None:
-            starting.make_channels(self._options, self._survey, sight.without_channel)
+            make_channels(self._options, self._survey, sight.without_channel)
         return sight
 
     def _await(self, source: str, epoch: int) -> Sight | None:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from nsqsmart.errors import ConfigError, NsqError
 from nsqsmart.spark.options import ReadOptions
-from nsqsmart.spark.plan import Task
-from nsqsmart.spark.ranges import DataLoss, open_at
-from nsqsmart.spark.survey import Survey
+from nsqsmart.spark.source.ranges import DataLoss, open_at
+from nsqsmart.spark.source.survey import Survey
+from nsqsmart.spark.spool.plan import Task
 
 log = logging.getLogger("nsqsmart.spark")
 

@@ -14,21 +14,22 @@ from pyspark.sql import functions as f
 
 from nsqsmart import __version__
 from nsqsmart.errors import ConfigError
-from nsqsmart.spark.jobs.console import Console
-from nsqsmart.spark.jobs.lives import STATES, lives_of
-from nsqsmart.spark.jobs.report import Figures, render
-from nsqsmart.spark.jobs.report.figures import PERCENTS
-from nsqsmart.spark.jobs.sampling import given_up, slowest
-from nsqsmart.spark.jobs.trace_counts import (
+from nsqsmart.spark.jobs.running import Console
+from nsqsmart.spark.report.counting import (
     attempts,
     channels,
+    given_up,
     histogram,
     minutes,
     parties,
+    slowest,
     stretch,
+    terms,
 )
-from nsqsmart.spark.jobs.trace_events import read_events
-from nsqsmart.spark.jobs.trace_terms import terms
+from nsqsmart.spark.report.events import read_events
+from nsqsmart.spark.report.figures import PERCENTS, Figures
+from nsqsmart.spark.report.lives import STATES, lives_of
+from nsqsmart.spark.report.page import render
 
 _CACHE = StorageLevel.MEMORY_AND_DISK
 _NOT_SHOWN = ("offset", "size", "peer", "retries", "outcome")

@@ -14,12 +14,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from nsqsmart.errors import ConfigError
-from nsqsmart.spark.batch import DrainReader, PeekReader, RangesReader
 from nsqsmart.spark.options import ReadOptions, WriteOptions
-from nsqsmart.spark.publishing import check_columns
 from nsqsmart.spark.schema import spark_schema
-from nsqsmart.spark.sink import NsqBatchWriter, NsqStreamWriter
-from nsqsmart.spark.stream import OffsetsStreamReader, SpoolStreamReader
+from nsqsmart.spark.sink.publishing import check_columns
+from nsqsmart.spark.sink.writers import NsqBatchWriter, NsqStreamWriter
+from nsqsmart.spark.source.readers import (
+    DrainReader,
+    OffsetsStreamReader,
+    PeekReader,
+    RangesReader,
+    SpoolStreamReader,
+)
 
 
 class NsqDataSource(DataSource):

@@ -2,8 +2,6 @@
 
 Everything is text until it is known what it is: a schema of numbers turns a 64-bit id into NULL
 without an error (decisions#50). Ids stay text.
-
-The server's lines about a channel name no partition: the internal id has it in its upper bits.
 """
 
 from __future__ import annotations
@@ -15,6 +13,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nsqsmart.errors import ConfigError
+from nsqsmart.spark.report.lines import (
+    CLIENT_LINE,
+    CONSUMED,
+    PARTITION_MASK,
+    PARTITION_SHIFT,
+    PUT,
+    SERVER_MARK,
+)
 
 _FIELDS = (
     *("v", "ts", "event", "nsq_trace_id", "nsq_internal_id", "nsq_disk_offset", "nsq_disk_size"),
@@ -22,17 +28,6 @@ _FIELDS = (
     *("duration_us", "retries", "outcome", "delay_ms", "error", "client_id"),
 )
 _LINE_SCHEMA = ", ".join(f"{name} STRING" for name in _FIELDS)
-_LINE = r"(\{\"v\":.*\})\s*$"
-_PUT = (
-    r"\[TRACE\] topic (\S+)-(\d+) trace id (\d+): message (\d+).* put (.+?)"
-    r"(?: from client (\S+))? at offset: (-?\d+),.*at time:? (\d+)"
-)
-_CONSUMED = (
-    r"\[TRACE\] topic (\S+) channel (\S+) trace id (\d+): message (\d+) \(.*offset: (-?\d+)"
-    r".*\) consume state (\S+) from client (.*)\((\d+)\) at time: (\d+).*attempt: (\d+)"
-)
-_PARTITION_SHIFT = 50
-_PARTITION_MASK = 1023
 _MICRO = 1000
 
 CLIENT, SERVER = "client", "server"
@@ -51,8 +46,8 @@ def read_events(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     parts = lines.select(
         value,
         f.from_json(_json_of(value), _LINE_SCHEMA).alias("line"),
-        _groups(value, _PUT, 8, "put"),
-        _groups(value, _CONSUMED, 10, "did"),
+        _groups(value, PUT, 8, "put"),
+        _groups(value, CONSUMED, 10, "did"),
     )
     kind = (
         f.when(f.col("line.event").isNotNull() & f.col("line.ts").isNotNull(), CLIENT)
@@ -64,13 +59,13 @@ def read_events(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 def _json_of(value: Column) -> Column:
     """The JSON of a line, which a formatter may have put something in front of."""
-    return f.when(value.startswith("{"), value).otherwise(f.regexp_extract(value, _LINE, 1))
+    return f.when(value.startswith("{"), value).otherwise(f.regexp_extract(value, CLIENT_LINE, 1))
 
 
 def _groups(value: Column, pattern: str, count: int, name: str) -> Column:
     """What the groups of *pattern* hold; of a line that is no server's nothing is looked for."""
     found = f.array(*(f.regexp_extract(value, pattern, number + 1) for number in range(count)))
-    return f.when(value.contains("[TRACE] topic "), found).alias(name)
+    return f.when(value.contains(SERVER_MARK), found).alias(name)
 
 
 def _columns() -> list[Column]:
@@ -113,6 +108,6 @@ def _columns() -> list[Column]:
 
 
 def _partition_of(internal_id: Column) -> Column:
-    """With a coordinator an id is ``partition << 50 | counter``."""
+    """The partition that an internal id has in its upper bits."""
     number = internal_id.cast("bigint")
-    return f.shiftright(number, _PARTITION_SHIFT).bitwiseAND(f.lit(_PARTITION_MASK)).cast("string")
+    return f.shiftright(number, PARTITION_SHIFT).bitwiseAND(f.lit(PARTITION_MASK)).cast("string")

@@ -1,19 +1,27 @@
-"""The slot log: what one task of one epoch has read, whoever read it.
+"""What attempts at one task leave in the spool: what they have read, and ids in doubt.
 
 Slot k is created exclusively, so of several attempts (a retry, a zombie, a speculative copy)
-exactly one owns it. An empty slot ends the log; it takes a place as any other, so nobody can
-append behind it. All attempts then yield the same rows (decisions#55).
+exactly one owns it. An empty slot ends the log; it takes a place as any other, so nothing can be
+appended after it. All attempts then yield the same rows (decisions#55).
+
+In doubt is an id whose FIN may not have arrived: an attempt that died between a slot and its FINs
+leaves some. What nsqd delivers again of them is finished, not read. The attempt that finds such
+slots writes the ids down before it asks for messages; old ones are forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from nsqsmart.spark.store import Store
+from nsqsmart.spark.spool.plan import Task
+from nsqsmart.spark.spool.store import Store
 
 _ROWS = b"rows"
+
+_SEPARATOR = "\n"
 
 
 class SlotLog:
@@ -93,3 +101,37 @@ def sealed_rows(store: Store, folder: str) -> int | None:
     with pa.ipc.open_stream(store.get(f"{folder}/{names[-1]}")) as stream:
         found = (stream.schema.metadata or {}).get(_ROWS)
     return None if found is None else int(found)
+
+
+class DoubtLedger:
+    """The doubtful ids of one source, in *folder*, which must be there.
+
+    A file for each time that something was noted: ``SECONDS!PLACE!RANDOM``.
+    """
+
+    def __init__(self, store: Store, folder: str) -> None:
+        self._store = store
+        self._folder = folder
+
+    def add(self, task: Task, ids: Iterable[str], now: int) -> None:
+        """Note *ids*, which a dead attempt at *task* read; *now* in seconds since 1970."""
+        name = f"{now:012d}!{task.place}!{uuid.uuid4().hex}"
+        self._store.put(f"{self._folder}/{name}", _SEPARATOR.join(sorted(ids)).encode())
+
+    def ids(self, task: Task) -> set[str]:
+        """All that nsqd may deliver again to *task*, whichever task of its place read them."""
+        found: set[str] = set()
+        for name in self._store.names(self._folder):
+            if name.split("!")[1] == task.place:
+                try:
+                    text = self._store.get(f"{self._folder}/{name}").decode()
+                except FileNotFoundError:  # forgotten a moment ago
+                    continue
+                found.update(filter(None, text.split(_SEPARATOR)))
+        return found
+
+    def forget_before(self, moment: int) -> None:
+        """Forget what was noted before *moment*: nsqd has given up on it."""
+        for name in self._store.names(self._folder):
+            if int(name.partition("!")[0]) < moment:
+                self._store.discard(f"{self._folder}/{name}")

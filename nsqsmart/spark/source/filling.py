@@ -16,11 +16,10 @@ import pyarrow as pa
 
 from nsqsmart import Message, PullSubscription
 from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError, NsqError, SubscribeError
-from nsqsmart.spark.doubt import DoubtLedger
 from nsqsmart.spark.options import ReadOptions
-from nsqsmart.spark.plan import Task
 from nsqsmart.spark.schema import ids_of, rows_of, texts_of, to_batch
-from nsqsmart.spark.slots import SlotLog
+from nsqsmart.spark.spool.plan import Task
+from nsqsmart.spark.spool.slots import DoubtLedger, SlotLog
 
 log = logging.getLogger("nsqsmart.spark")
 

@@ -1,15 +1,32 @@
-"""The figures of the report that are counts over all lives; each is a few rows at most."""
+"""The figures of the report, counted over all lives; each is a few rows at most.
+
+Also the few messages that are shown one by one, with all their events, and which nsqd took the
+messages of a partition, and when: where that changes, its leader moved.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
+from pyspark.sql.window import Window
 
-from nsqsmart.spark.jobs.lives import STATES
-from nsqsmart.spark.jobs.report.figures import LATENCIES, PERCENTS, Bar, Channel, Minute
+from nsqsmart.spark.report.figures import (
+    LATENCIES,
+    PERCENTS,
+    Bar,
+    Channel,
+    Event,
+    Life,
+    Minute,
+    Term,
+)
+from nsqsmart.spark.report.lives import KEYS, STATES
 
 _SHARES = [percent / 100 for percent in PERCENTS]
 _PER_DECADE = 5
@@ -20,6 +37,13 @@ _SECOND = 1_000_000
 _STRETCHES = (1, 2, 5, 10, 20, 30)
 _MINUTE = 60
 _LONG_ENOUGH = 20
+
+_MOST_PARTITIONS = 40
+_MOST_ROWS = 20_000
+
+_SLOWEST = 20
+_MOST_LIVES = 100
+_MOST_EVENTS = 80
 
 
 def channels(lives: DataFrame) -> list[Channel]:
@@ -130,3 +154,110 @@ def parties(lives: DataFrame) -> list[dict[str, Any]]:
             percentiles = list(one["percentiles"] or [None] * 3)
             found.append({**one, "kind": kind, "percentiles": percentiles})
     return found
+
+
+def terms(events: DataFrame, width: int) -> list[Term]:
+    """The terms of the leaders, by partition and time, as the publishers saw them.
+
+    Events are counted in stretches of *width* microseconds: who led for less is seen, and when
+    within it is not. The largest partitions only.
+    """
+    stretch = f.floor(f.col("at") / width).alias("stretch")
+    rows = (
+        events.where("event = 'published' AND nsqd IS NOT NULL AND partition IS NOT NULL")
+        .groupBy("topic", "partition", "nsqd", stretch)
+        .agg(f.count("*").alias("messages"), f.min("at").alias("begins"), f.max("at").alias("ends"))
+        .orderBy("stretch", "topic", "partition")
+        .limit(_MOST_ROWS)
+        .collect()
+    )
+    return joined(rows)
+
+
+def joined(rows: Iterable[Row]) -> list[Term]:
+    """One term for what one nsqd took without another in between."""
+    ordered = sorted(rows, key=lambda row: (row["topic"], row["partition"], row["begins"]))
+    by_partition = [
+        list(_join(part))
+        for _, part in groupby(ordered, key=lambda row: (row["topic"], row["partition"]))
+    ]
+    by_partition.sort(key=lambda part: -sum(term.messages for term in part))
+    shown = sorted(by_partition[:_MOST_PARTITIONS], key=lambda part: part[0][:2])
+    return [term for part in shown for term in part]
+
+
+def _join(rows: Iterable[Row]) -> Iterator[Term]:
+    """*rows* of one partition, in the order of time."""
+    for nsqd, part in groupby(rows, key=lambda row: row["nsqd"]):
+        same = list(part)
+        yield Term(
+            same[0]["topic"],
+            same[0]["partition"],
+            nsqd,
+            same[0]["begins"],
+            max(row["ends"] for row in same),
+            sum(row["messages"] for row in same),
+        )
+
+
+def slowest(lives: DataFrame, events: DataFrame) -> list[Life]:
+    """Those that took longest from publish to finish."""
+    found = lives.where("whole IS NOT NULL").orderBy(f.desc("whole"), *KEYS).limit(_SLOWEST)
+    return _with_events(found.collect(), events)
+
+
+def given_up(lives: DataFrame, events: DataFrame) -> tuple[list[Life], int]:
+    """Those that were given up, as many as can be shown; and how many there are."""
+    found = lives.where("gave_up > 0")
+    shown = found.orderBy("born", *KEYS).limit(_MOST_LIVES)
+    return _with_events(shown.collect(), events), found.count()
+
+
+def _with_events(rows: Sequence[Row], events: DataFrame) -> list[Life]:
+    if not rows:
+        return []
+    keys = {tuple(row[name] for name in KEYS) for row in rows}
+    spark = events.sparkSession
+    wanted = spark.createDataFrame(list(keys), "topic STRING, partition INT, internal_id STRING")
+    order = Window.partitionBy(*KEYS).orderBy("at")
+    found = (
+        events.join(f.broadcast(wanted), list(KEYS))
+        .where("at IS NOT NULL")
+        .withColumn("number", f.row_number().over(order))
+        .where(f.col("number") <= _MOST_EVENTS)
+    )
+    told: dict[tuple[object, ...], list[Event]] = defaultdict(list)
+    for row in found.orderBy("at").collect():
+        told[tuple(row[name] for name in KEYS)].append(_event(row))
+    return [_life(row, told[tuple(row[name] for name in KEYS)]) for row in rows]
+
+
+def _event(row: Row) -> Event:
+    return Event(
+        row["at"],
+        row["source"],
+        row["event"],
+        row["channel"],
+        row["attempts"],
+        row["duration_us"],
+        row["delay_ms"],
+        row["client_id"],
+        row["nsqd"],
+        row["error"],
+    )
+
+
+def _life(row: Row, events: Sequence[Event]) -> Life:
+    return Life(
+        row["topic"],
+        row["partition"],
+        row["internal_id"],
+        row["trace_id"],
+        row["channel"],
+        row["state"],
+        row["attempts"] or 0,
+        bool(row["gave_up"]),
+        row["born"],
+        row["whole"],
+        events,
+    )

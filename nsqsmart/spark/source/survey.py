@@ -1,25 +1,63 @@
-"""What waits on the servers, asked no more often than the options say.
+"""What the servers have: connections, what waits, and where a new query begins.
 
 The driver asks it from ``latestOffset``, which Spark calls 93 times a second while idle and which
-ends the query if it raises (decisions#57): what fails for the moment is no news.
+ends the query if it raises (decisions#57): what fails for the moment is no news. So it asks no more
+often than the options say.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from nsqsmart import Admin
+from nsqsmart import Admin, AdminConfig, ConsumerConfig, PullSubscription
 from nsqsmart.errors import ConfigError, DiscoveryError, NsqError
-from nsqsmart.spark.connecting import admin
 from nsqsmart.spark.options import ReadOptions
-from nsqsmart.spark.plan import Backlog
+from nsqsmart.spark.spool.plan import Backlog, Task
 
 log = logging.getLogger("nsqsmart.spark")
+
+_POSITIONS = {"latest": "end", "earliest": "start"}
+_MILLIS = 1000
+
+
+def pull(options: ReadOptions, task: Task) -> PullSubscription:
+    """A connection to where *task* is; not opened yet.
+
+    A short ``msg_timeout``: an original nsqd keeps what a dead task held until that is over.
+    """
+    given = {"msg_timeout": options.msg_timeout, **options.of(ConsumerConfig)}
+    return PullSubscription(
+        options.address,
+        task.topic,
+        options.channel,
+        partition=task.partition,
+        nsqd=task.nsqd if task.partition is None else None,
+        **given,
+    )
+
+
+def pull_from(options: ReadOptions, task: Task, channel: str, position: Any) -> PullSubscription:
+    """A connection to the partition of *task*, on *channel*, which begins at *position*."""
+    given = {"max_in_flight": options.max_in_flight, **options.of(ConsumerConfig)}
+    return PullSubscription(
+        options.address,
+        task.topic,
+        channel,
+        partition=task.partition,
+        **{**given, "start_at": position},
+    )
+
+
+def admin(options: ReadOptions) -> Admin:
+    """Who asks for figures."""
+    return Admin(options.address, **options.of(AdminConfig))
 
 
 @dataclass(frozen=True)
@@ -151,3 +189,75 @@ class Survey:
                     raise DiscoveryError(
                         f"no figures of topic {topic!r} partition {number}: has it no leader?"
                     )
+
+
+def prepare(options: ReadOptions, survey: Survey) -> None:
+    """Make the channel where it is missing, and move it to where reading begins.
+
+    Raises DiscoveryError, AdminError for what may work later, ConfigError for what will not.
+    """
+    asked = options.starting_timestamp is not None or options.starting_offsets != "stored"
+    for topic in survey.topics():
+        survey.admin.create_channel(topic, options.channel)
+    sight = survey.look(anew=True)
+    if sight is not None and sight.clients:
+        log.warning(
+            "channel %s has %d consumers besides: they take messages that this query does not see",
+            options.channel,
+            sight.clients,
+        )
+    if asked:
+        for topic, partition in survey.places():
+            _move(options, survey, topic, partition)
+
+
+def make_channels(options: ReadOptions, survey: Survey, topics: Iterable[str]) -> None:
+    """Make the channel on *topics*, which have come up since the query began; or try later."""
+    for topic in topics:
+        try:
+            survey.admin.create_channel(topic, options.channel)
+        except NsqError as error:
+            log.warning("cannot make channel %s of topic %s: %s", options.channel, topic, error)
+
+
+def _move(options: ReadOptions, survey: Survey, topic: str, partition: int | None) -> None:
+    if partition is None:
+        _empty(options, survey, topic)
+    elif (position := position_of(options, topic, partition)) is not None:
+        survey.admin.set_offset(topic, options.channel, partition, position)
+
+
+def _empty(options: ReadOptions, survey: Survey, topic: str) -> None:
+    """An original nsqd keeps no position: the end is reached by dropping what waits."""
+    if options.starting_timestamp is not None or options.starting_offsets != "latest":
+        raise ConfigError(
+            f"topic {topic!r} is on an original NSQ, which keeps no positions: startingOffsets "
+            "can be stored or, with allowChannelReset=true, latest"
+        )
+    if not options.allow_channel_reset:
+        raise ConfigError(
+            f"startingOffsets=latest drops what waits in channel {options.channel!r} of topic "
+            f"{topic!r}; say allowChannelReset=true if that is meant"
+        )
+    survey.admin.empty_channel(topic, options.channel)
+
+
+def position_of(options: ReadOptions, topic: str, partition: int) -> int | str | datetime | None:
+    """Where one partition begins, as ``Admin.set_offset`` takes it; None leaves it as it is."""
+    if options.starting_timestamp is not None:
+        return datetime.fromtimestamp(options.starting_timestamp / _MILLIS, UTC)
+    text = options.starting_offsets
+    if text == "stored":
+        return None
+    if text in _POSITIONS:
+        return _POSITIONS[text]
+    try:
+        found = json.loads(text).get(topic, {}).get(str(partition))
+    except (ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"option startingOffsets is {text!r}: give stored, earliest, latest or JSON, "
+            '{"orders": {"0": 22600}}'
+        ) from error
+    if found is not None and type(found) is not int:
+        raise ConfigError(f"startingOffsets of {topic}/{partition} is {found!r}, not a number")
+    return found

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from nsqsmart import Message, PullSubscription
 from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError, NsqError, SubscribeError
-from nsqsmart.spark.connecting import pull_from
 from nsqsmart.spark.options import ReadOptions
-from nsqsmart.spark.plan import Task
 from nsqsmart.spark.schema import texts_of, to_batch
+from nsqsmart.spark.source.survey import pull_from
+from nsqsmart.spark.spool.plan import Task
 
 log = logging.getLogger("nsqsmart.spark")
 
