@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
-from nsqsmart.embedded.fault_targets import FRAMES, complaint, is_path
+from nsqsmart.embedded.faults import FRAMES, complaint, is_path
 
 ALWAYS: Final = 1_000_000_000
 

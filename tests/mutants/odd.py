@@ -433,8 +433,8 @@ ODD: tuple[Mutant, ...] = (
     Mutant(
         "a-reader-opens-its-clients-at-once",
         "nsqsmart/spark/source/readers.py",
-        "        self._options = options\n",
-        "        self._options = options\n"
+        "        self._made: SpoolSource | OffsetsSource | None = None\n",
+        "        self._made: SpoolSource | OffsetsSource | None = None\n"
         '        self._admin = __import__("nsqsmart").Admin(options.address)\n',
         "a stream reader opens nothing before it is asked, and can be pickled",
         (_SPARK,),

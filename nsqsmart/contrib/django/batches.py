@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from nsqsmart.contrib.django.aliases import find_producer
-from nsqsmart.contrib.django.losses import tally, tell
+from nsqsmart.contrib.django.signals import tally, tell
 from nsqsmart.contrib.shared.delivering import Parcel, deliver
 from nsqsmart.contrib.shared.letters import Letter
 

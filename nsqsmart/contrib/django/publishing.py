@@ -11,9 +11,9 @@ from nsqsmart import PublishArguments, Receipt
 from nsqsmart.contrib.django import conf
 from nsqsmart.contrib.django.aliases import producers
 from nsqsmart.contrib.django.batches import Batch, find_batch
-from nsqsmart.contrib.django.losses import tally
+from nsqsmart.contrib.django.signals import tally
+from nsqsmart.contrib.shared.delivering import Counts
 from nsqsmart.contrib.shared.letters import Letter
-from nsqsmart.contrib.shared.losses import Counts
 from nsqsmart.errors import ConfigError
 
 

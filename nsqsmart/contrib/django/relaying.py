@@ -1,4 +1,7 @@
-"""From the outbox to the servers: at least once, in order by key, by any number of relays."""
+"""From the outbox to the servers: at least once, in order by key, by any number of relays.
+
+What could not be published rests for a while.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,56 @@ from django.utils import timezone
 
 from nsqsmart.contrib.django import conf
 from nsqsmart.contrib.django.aliases import find_producer
-from nsqsmart.contrib.django.losses import tally, tell
 from nsqsmart.contrib.django.models import OutboxLane, OutboxMessage
-from nsqsmart.contrib.django.resting import Rests, Target
+from nsqsmart.contrib.django.signals import tally, tell
+from nsqsmart.contrib.shared.delivering import log_loss
 from nsqsmart.contrib.shared.letters import Letter
-from nsqsmart.contrib.shared.losses import log_loss
 from nsqsmart.contrib.shared.sending import HOPELESS, Dispatch, Failure
 
 log = logging.getLogger("nsqsmart")
 
+_FIRST = 1.0  # seconds
+_LONGEST = 30.0
+
+Target = tuple[str, str]
+"""Alias and topic."""
+
 _PAGE_BYTES = 8 << 20
 _LEASE_MARGIN = 30.0
 _SHOWN_ERROR = 500
+
+
+@dataclass(slots=True)
+class _Rest:
+    until: float
+    pause: float
+
+
+class Rests:
+    """By lane: keys of other lanes may belong to a partition that takes messages."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._rests: dict[tuple[int, Target], _Rest] = {}
+
+    def of(self, lane: int) -> set[Target]:
+        """What rests in *lane* now."""
+        now = self._clock()
+        return {
+            target
+            for (its, target), rest in self._rests.items()
+            if its == lane and rest.until > now
+        }
+
+    def failed(self, lane: int, target: Target) -> None:
+        """It rests, twice as long as the last time."""
+        before = self._rests.get((lane, target))
+        pause = _FIRST if before is None else min(2 * before.pause, _LONGEST)
+        self._rests[lane, target] = _Rest(self._clock() + pause, pause)
+
+    def went(self, lane: int, target: Target) -> None:
+        """It was published: it rests no more."""
+        self._rests.pop((lane, target), None)
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ from nsqsmart.contrib.flask.commands import make_group
 from nsqsmart.contrib.flask.sessions import wait_for_commit
 from nsqsmart.contrib.flask.state import State
 from nsqsmart.contrib.shared.declaring import Declared, declare
+from nsqsmart.contrib.shared.delivering import Counts
 from nsqsmart.contrib.shared.letters import Letter
-from nsqsmart.contrib.shared.losses import Counts
 from nsqsmart.testing.recording import Outbox
 
 F = TypeVar("F", bound=Callable[..., object])

@@ -11,8 +11,8 @@ from flask import Flask
 from nsqsmart import Producer
 from nsqsmart.config import ConsumerConfig, ProducerConfig, options_of, read_options
 from nsqsmart.contrib.shared.declaring import Declared
+from nsqsmart.contrib.shared.delivering import Tally
 from nsqsmart.contrib.shared.fitting import Use, check_dialect
-from nsqsmart.contrib.shared.losses import Tally
 from nsqsmart.contrib.shared.producing import PUBLISH_TIMEOUT, make_producer, read_target
 from nsqsmart.errors import ConfigError
 from nsqsmart.testing.recording import Outbox, RecordingProducer

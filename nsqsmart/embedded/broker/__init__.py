@@ -5,5 +5,5 @@
 what one subscribed connection has in hand, and ``partition`` ties them together. Time comes in as
 an argument; frames go out to a :class:`~nsqsmart.embedded.broker.consumer.Sink`. Whoever calls
 holds a lock of the partition, flushes the sinks that were returned after letting go of it, and
-calls back at the time that the :class:`~nsqsmart.embedded.broker.alarm.Alarm` names.
+calls back at the time that the :class:`~nsqsmart.embedded.broker.deferring.Alarm` names.
 """

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from nsqsmart.embedded.broker.alarm import Alarm
 from nsqsmart.embedded.broker.backlog import Backlog
 from nsqsmart.embedded.broker.confirming import Confirmed
 from nsqsmart.embedded.broker.consumer import Consumer, Sink
-from nsqsmart.embedded.broker.deferring import Deferrals
+from nsqsmart.embedded.broker.deferring import Alarm, Deferrals
 from nsqsmart.embedded.broker.log import Log
 from nsqsmart.embedded.broker.records import Record, encode
 from nsqsmart.wire.messages import PLAIN

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from nsqsmart.embedded.broker.alarm import Alarm
 from nsqsmart.embedded.broker.channel import Channel, Limits, Surroundings
 from nsqsmart.embedded.broker.consumer import Consumer, Sink
+from nsqsmart.embedded.broker.deferring import Alarm
 from nsqsmart.embedded.broker.ids import RedesignedIds
 from nsqsmart.embedded.broker.log import Entry, Log, RedesignedLog
 from nsqsmart.embedded.broker.records import Record

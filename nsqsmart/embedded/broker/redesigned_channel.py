@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from nsqsmart.embedded.broker.alarm import Alarm
 from nsqsmart.embedded.broker.channel import Channel, Surroundings
 from nsqsmart.embedded.broker.consumer import Consumer, Sink
+from nsqsmart.embedded.broker.deferring import Alarm
 from nsqsmart.embedded.broker.records import Record, encode
 
 NOT_IN_FLIGHT = "Message ID not in flight"

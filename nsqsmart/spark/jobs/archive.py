@@ -48,14 +48,7 @@ def _add_what(parser: flags.Parser) -> None:
     parser.add_argument(
         "--out", required=True, help="the archive: a folder, or an URL that Spark can write to"
     )
-    parser.add_argument(
-        "--topic",
-        action="extend",
-        type=flags.topics,
-        default=[],
-        metavar="TOPIC",
-        help="what to drain; may be repeated, or have commas",
-    )
+    flags.add_topics(parser, "what to drain; may be repeated, or have commas")
     parser.add_argument("--channel", default="archive", help="a channel of its own (archive)")
     parser.add_argument(
         "--once", action="store_true", help="drain what there is now, and end; else until Ctrl-C"

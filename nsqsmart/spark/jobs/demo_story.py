@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from time import monotonic
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Self
 
 from pyspark.sql import SparkSession
@@ -50,12 +50,7 @@ class Story:
         self._cluster = Cluster(dialect="redesigned", nsqds=2, lookupds=1, log=False)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._cluster.close()
 
     def tell(self) -> dict[str, Any]:

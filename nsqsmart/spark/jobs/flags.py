@@ -30,6 +30,13 @@ def add_json(parser: Parser) -> None:
     )
 
 
+def add_topics(parser: Parser, what: str) -> None:
+    """``--topic``, which may be repeated; *what* is its help."""
+    parser.add_argument(
+        "--topic", action="extend", type=topics, default=[], metavar="TOPIC", help=what
+    )
+
+
 def add_spark(parser: Parser) -> None:
     """What Spark is told."""
     group = parser.add_argument_group("Spark")

@@ -60,14 +60,7 @@ def add_parser(jobs: flags.Jobs[flags.Parser]) -> None:
         description=_ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--topic",
-        action="extend",
-        type=flags.topics,
-        default=[],
-        metavar="TOPIC",
-        help="of these alone; may be repeated, or have commas (all)",
-    )
+    flags.add_topics(parser, "of these alone; may be repeated, or have commas (all)")
     parser.add_argument("--channel", help="of this channel alone (all)")
     parser.add_argument(
         "--samples", type=flags.count, default=1, metavar="N", help="ask so many times (1)"

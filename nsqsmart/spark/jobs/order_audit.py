@@ -45,14 +45,7 @@ def add_parser(jobs: flags.Jobs[flags.Parser]) -> None:
         metavar="FILE",
         help="a trace log instead, or a pattern of them; may be repeated",
     )
-    parser.add_argument(
-        "--topic",
-        action="extend",
-        type=flags.topics,
-        default=[],
-        metavar="TOPIC",
-        help="these alone; may be repeated, or have commas (all)",
-    )
+    flags.add_topics(parser, "these alone; may be repeated, or have commas (all)")
     parser.add_argument("--key", metavar="EXPR", help="what order is kept for")
     parser.add_argument("--sequence", metavar="EXPR", help="what rises within a key")
     parser.add_argument("--strict", action="store_true", help="holes and duplicates fail, too")

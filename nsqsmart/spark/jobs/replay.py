@@ -49,13 +49,8 @@ def add_parser(jobs: flags.Jobs[flags.Parser]) -> None:
 
 def _add_what(parser: flags.Parser) -> None:
     parser.add_argument("archive", metavar="ARCHIVE", help="what archive wrote, or compacted")
-    parser.add_argument(
-        "--topic",
-        action="extend",
-        type=flags.topics,
-        default=[],
-        metavar="TOPIC",
-        help="replay these topics of the archive; may be repeated, or have commas (all)",
+    flags.add_topics(
+        parser, "replay these topics of the archive; may be repeated, or have commas (all)"
     )
     parser.add_argument(
         "--to-topic", type=check_topic, metavar="TOPIC", help="into this one (the same as before)"

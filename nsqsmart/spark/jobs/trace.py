@@ -40,14 +40,7 @@ def add_parser(jobs: flags.Jobs[flags.Parser]) -> None:
     parser.add_argument(
         "--table", metavar="DIR", help="keep the lives as Parquet too; DIR is written anew"
     )
-    parser.add_argument(
-        "--topic",
-        action="extend",
-        type=flags.topics,
-        default=[],
-        metavar="TOPIC",
-        help="these alone; may be repeated, or have commas (all)",
-    )
+    flags.add_topics(parser, "these alone; may be repeated, or have commas (all)")
     parser.add_argument(
         "--late", type=flags.seconds, metavar="SECONDS", help="finished after that is late"
     )

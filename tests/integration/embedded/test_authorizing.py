@@ -166,7 +166,7 @@ def test_a_refusal_of_the_auth_server_is_not_passed_on(client, authority):
 def test_after_its_time_an_answer_is_asked_for_again(cluster, client, authority, monkeypatch):
     client.ask(commands.auth(b"s"))
     assert client.ask(publishing(cluster)) == b"OK"
-    monkeypatch.setattr("nsqsmart.embedded.nsqd.tcp.authorizing._now", lambda: float("inf"))
+    monkeypatch.setattr("nsqsmart.embedded.nsqd.tcp.identifying._now", lambda: float("inf"))
     assert client.ask(publishing(cluster)) == b"OK"
     assert len(authority.questions) == 2
     authority.status = 500

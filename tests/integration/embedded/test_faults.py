@@ -8,8 +8,7 @@ import time
 import pytest
 
 from nsqsmart.embedded import Cluster, faults
-from nsqsmart.embedded.fault_targets import FRAMES, targets
-from nsqsmart.embedded.faults import FaultUnknown
+from nsqsmart.embedded.faults import FRAMES, FaultUnknown, targets
 from nsqsmart.wire import commands
 from tests.helpers import eventually
 from tests.integration.embedded.rawclient import http

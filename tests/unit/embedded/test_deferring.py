@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nsqsmart.embedded.broker.alarm import Alarm
-from nsqsmart.embedded.broker.deferring import Deferrals
+from nsqsmart.embedded.broker.deferring import Alarm, Deferrals
 from nsqsmart.embedded.broker.records import Record
 
 

@@ -11,9 +11,9 @@ from nsqsmart.embedded.broker.log import Entry
 from nsqsmart.embedded.gotext import digits, quote, shown
 from nsqsmart.embedded.nsqd.hosting import OriginalShard, OriginalTopics
 from nsqsmart.embedded.nsqd.refusals import BAD_MESSAGE, BAD_TOPIC, INVALID, Refused
-from nsqsmart.embedded.nsqd.tcp.authorizing import check_auth
 from nsqsmart.embedded.nsqd.tcp.bodies import Wording, read_batch, read_single
 from nsqsmart.embedded.nsqd.tcp.connection import Connection
+from nsqsmart.embedded.nsqd.tcp.identifying import check_auth
 from nsqsmart.names import is_valid_name
 from nsqsmart.wire.command_decoder import Command
 from nsqsmart.wire.frames import OK

@@ -20,7 +20,6 @@ from nsqsmart.embedded.nsqd.refusals import (
     topic_not_exist,
 )
 from nsqsmart.embedded.nsqd.shard import BATCH_AT_ONCE, MPUB, PUB, SINGLE_AT_ONCE, Write
-from nsqsmart.embedded.nsqd.tcp.authorizing import check_auth
 from nsqsmart.embedded.nsqd.tcp.bodies import (
     BatchReader,
     Wording,
@@ -29,6 +28,7 @@ from nsqsmart.embedded.nsqd.tcp.bodies import (
     read_size,
 )
 from nsqsmart.embedded.nsqd.tcp.connection import Connection
+from nsqsmart.embedded.nsqd.tcp.identifying import check_auth
 from nsqsmart.names import is_valid_name
 from nsqsmart.wire.answers import BAD_PARTITION, NOT_LEADER
 from nsqsmart.wire.command_decoder import Command

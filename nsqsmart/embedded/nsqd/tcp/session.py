@@ -20,10 +20,9 @@ from nsqsmart.embedded.nsqd.tcp.answering import (
     requeue,
     touch,
 )
-from nsqsmart.embedded.nsqd.tcp.authorizing import auth
 from nsqsmart.embedded.nsqd.tcp.connection import Connection, State
 from nsqsmart.embedded.nsqd.tcp.express import Express, Find
-from nsqsmart.embedded.nsqd.tcp.identifying import identify
+from nsqsmart.embedded.nsqd.tcp.identifying import auth, identify
 from nsqsmart.embedded.nsqd.tcp.misbehaving import Misbehaviour
 from nsqsmart.embedded.nsqd.tcp.publishing_original import OriginalPublishing
 from nsqsmart.embedded.nsqd.tcp.publishing_redesigned import RedesignedPublishing

@@ -21,8 +21,8 @@ from nsqsmart.embedded.nsqd.refusals import (
     not_writable,
     topic_not_exist,
 )
-from nsqsmart.embedded.nsqd.tcp.authorizing import check_auth
 from nsqsmart.embedded.nsqd.tcp.connection import Connection, State
+from nsqsmart.embedded.nsqd.tcp.identifying import check_auth
 from nsqsmart.embedded.nsqd.tcp.publishing_redesigned import parse_partition
 from nsqsmart.names import is_valid_name
 from nsqsmart.wire.answers import SUB_EXTEND_FORBIDDEN, SUB_EXTEND_NEED, SUB_ORDER_IS_MUST

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import nsqsmart
 from nsqsmart.contrib.flask import NSQ, publish_failed
-from nsqsmart.contrib.shared.losses import Counts
+from nsqsmart.contrib.shared.delivering import Counts
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConfigError
 
