@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -25,13 +24,12 @@ from nsqsmart import (
     PublishError,
 )
 from nsqsmart.cli.common import flags
-from nsqsmart.cli.common.ending import Ending, consume, in_haste, keep, left
+from nsqsmart.cli.common.ending import Ending, consume, in_haste, keep
 from nsqsmart.cli.common.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.common.progress import Bar
 from nsqsmart.config import resolve
 from nsqsmart.errors import ConfigError, MessageRejected
 from nsqsmart.names import check_topic
-from nsqsmart.terminal import INTERRUPTED
 
 log = logging.getLogger("nsqsmart.cli")
 
@@ -289,11 +287,8 @@ def run(chosen: argparse.Namespace) -> int:
         reports = consume(consumers, ending, close_timeout=config.close_timeout)
     if chosen.json:
         print(json.dumps({"copied": copier.copied, "left_out": copier.left_out}))
-    if not ending.interrupted:
-        return 0
-    story = f"{copier.copied} copied, {copier.left_out} left out{left(reports)}"
-    print(f"nsqsmart copy: interrupted: {story}", file=sys.stderr)
-    return INTERRUPTED
+    story = f"{copier.copied} copied, {copier.left_out} left out"
+    return ending.exit_code("copy", story, reports)
 
 
 def _routes(chosen: argparse.Namespace, *, same: bool) -> dict[str, str]:

@@ -12,10 +12,11 @@ import json
 import os
 import sys
 from collections import deque
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from nsqsmart import Pending, Producer, ProducerConfig, PublishError, Receipt
 from nsqsmart.cli.common import flags
@@ -132,19 +133,6 @@ class Manner(NamedTuple):
         return value
 
 
-class Messages(Protocol):
-    """Where messages come from: :class:`~nsqsmart.cli.commands.pub.Lines`."""
-
-    number: int
-    taken: int
-
-    def pauses(self) -> bool:
-        """Whether none is there at this moment."""
-
-    def take(self, until: float | None) -> bytes | None:
-        """The next one, None at the end; raises TimeoutError at *until*."""
-
-
 class Sender:
     """Publishes messages one after the other and waits for every answer.
 
@@ -165,7 +153,7 @@ class Sender:
         self._counted = (0, 0, 0)  # how many stored and spooled, and the number of the last one
         self._due = 0.0
 
-    def send_all(self, messages: Messages, bar: Bar | None = None) -> int:
+    def send_all(self, messages: Lines | _Words, bar: Bar | None = None) -> int:
         """Until there are no more; the exit code."""
         reason = ""
         try:
@@ -191,7 +179,7 @@ class Sender:
             return RETRY_LATER
         return 0
 
-    def _send_until(self, messages: Messages, bar: Bar | None) -> str:
+    def _send_until(self, messages: Lines | _Words, bar: Bar | None) -> str:
         """Why it ended early, or ``""``."""
         before = 0
         while not self._failures:
@@ -295,7 +283,7 @@ class Sender:
             self._as_json = False
             drop(sys.stdout)
 
-    def _story(self, messages: Messages) -> str:
+    def _story(self, messages: Lines | _Words) -> str:
         """What became of the others."""
         unsure = f", {len(self._waiting)} without an answer yet" if self._waiting else ""
         stored, spooled, _ = self._counted
@@ -407,29 +395,24 @@ class _Source(NamedTuple):
     size: int | None
 
 
-class _opened:  # noqa: N801 - used as a function
-    """The file, or stdin, as a context manager."""
-
-    def __init__(self, name: str | None) -> None:
-        self._name = name
-        self._descriptor = -1
-
-    def __enter__(self) -> _Source:
-        if self._name in (None, "-"):
-            if sys.stdin.isatty():
-                print("one message a line; Ctrl-D ends", file=sys.stderr)
-            return _Source(sys.stdin.fileno(), "stdin", None)
-        path = Path(str(self._name))
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY)
-            size = path.stat().st_size if path.is_file() else None
-        except OSError as error:
-            raise ConfigError(f"--file {str(path)!r} cannot be read: {error.strerror}") from error
-        return _Source(self._descriptor, str(path), size)
-
-    def __exit__(self, *_: object) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+@contextmanager
+def _opened(name: str | None) -> Iterator[_Source]:
+    """The file *name*, or stdin."""
+    if name in (None, "-"):
+        if sys.stdin.isatty():
+            print("one message a line; Ctrl-D ends", file=sys.stderr)
+        yield _Source(sys.stdin.fileno(), "stdin", None)
+        return
+    path = Path(str(name))
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        size = path.stat().st_size if path.is_file() else None
+    except OSError as error:
+        raise ConfigError(f"--file {str(path)!r} cannot be read: {error.strerror}") from error
+    try:
+        yield _Source(descriptor, str(path), size)
+    finally:
+        os.close(descriptor)
 
 
 def _topic(chosen: argparse.Namespace) -> tuple[str, list[str]]:

@@ -20,7 +20,6 @@ from nsqsmart.errors import ConfigError, TopicNotExist, TransportError
 from nsqsmart.names import check_channel, check_topic
 from nsqsmart.terminal import RETRY_LATER, table
 
-_HEAD_EVERY = 25
 _ABOUT = """\
 Print depths and counts of every topic and channel, once, or every --interval with rates. depth is
 what waits: of an original nsqd without what is in flight or deferred, of a redesigned one

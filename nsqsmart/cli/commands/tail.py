@@ -11,11 +11,11 @@ import threading
 
 from nsqsmart import Consumer, ConsumerConfig, Message
 from nsqsmart.cli.common import flags
-from nsqsmart.cli.common.ending import Ending, consume, keep, left
+from nsqsmart.cli.common.ending import Ending, consume, keep
 from nsqsmart.cli.common.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.common.records import line, record
 from nsqsmart.config import resolve
-from nsqsmart.terminal import INTERRUPTED, plural
+from nsqsmart.terminal import plural
 
 _ABOUT = """\
 Print messages as they come, until Ctrl-C or -n of them. Without --channel it listens on a channel
@@ -69,11 +69,7 @@ def run(chosen: argparse.Namespace) -> int:
             Consumer(topic, channel, printer.show, address=address, **options) for topic in topics
         ]
         reports = consume(consumers, ending, close_timeout=config.close_timeout)
-    if not ending.interrupted:
-        return 0
-    story = f"{plural(printer.shown, 'message')} printed{left(reports)}"
-    print(f"nsqsmart tail: interrupted: {story}", file=sys.stderr)
-    return INTERRUPTED
+    return ending.exit_code("tail", f"{plural(printer.shown, 'message')} printed", reports)
 
 
 class _Printer:

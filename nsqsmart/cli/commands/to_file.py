@@ -10,16 +10,15 @@ import json
 import logging
 import re
 import signal
-import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from nsqsmart import Admin, AdminConfig, CloseReport, Consumer, ConsumerConfig, Message
 from nsqsmart.cli.common import flags
-from nsqsmart.cli.common.ending import Ending, consume, keep, left
+from nsqsmart.cli.common.ending import Ending, consume, keep
 from nsqsmart.cli.common.parsing import Commands, Parser, UsageError
 from nsqsmart.cli.common.progress import Bar
 from nsqsmart.cli.common.records import line, record
@@ -28,7 +27,7 @@ from nsqsmart.cli.files.names import DEFAULT, make_names
 from nsqsmart.cli.files.parquet import ParquetFiles
 from nsqsmart.config import resolve
 from nsqsmart.errors import AdminError, ConfigError, TransportError
-from nsqsmart.terminal import INTERRUPTED, plural, signals_to
+from nsqsmart.terminal import plural, signals_to
 
 log = logging.getLogger("nsqsmart.cli")
 
@@ -40,20 +39,7 @@ whatever kills the process, no finished message is missing. One that was not fin
 so a message may be there twice.
 """
 
-
-class Files(Protocol):
-    """Where messages of one topic go."""
-
-    closed: list[Path]
-
-    def write(self, messages: Sequence[Message]) -> None:
-        """Put them on disk; raises OSError."""
-
-    def tick(self) -> None:
-        """Rotate if it is time."""
-
-    def close(self) -> None:
-        """End what is open."""
+_Files = AppendedFiles | ParquetFiles
 
 
 class Finder:
@@ -95,7 +81,7 @@ class Filing:
         chosen: argparse.Namespace,
         source: Source,
         ending: Ending,
-        make_files: Callable[[str], Files],
+        make_files: Callable[[str], _Files],
     ) -> None:
         self._channel = chosen.channel
         self._most = chosen.n
@@ -103,7 +89,7 @@ class Filing:
         self._ending = ending
         self._make_files = make_files
         self._consumers: list[Consumer] = []
-        self._files: dict[str, Files] = {}
+        self._files: dict[str, _Files] = {}
         self._lock = threading.Lock()  # guards the files, and the two below
         self._reopen = False
         self.written = 0
@@ -165,7 +151,7 @@ class Filing:
             consumer.on_end(self._ending.end)
             consumer.start()
 
-    def _handler(self, files: Files) -> Callable[[list[Message]], None]:
+    def _handler(self, files: _Files) -> Callable[[list[Message]], None]:
         def write(messages: list[Message]) -> None:
             self._ending.begin()
             with self._lock:
@@ -293,14 +279,11 @@ def run(chosen: argparse.Namespace) -> int:
         reports = filing.run(_finder(chosen, address))
     if chosen.json:
         print(json.dumps({"messages": filing.written, "files": list(map(str, filing.closed))}))
-    if not ending.interrupted:
-        return 0
     story = f"{plural(filing.written, 'message')} in {plural(len(filing.closed), 'file')}"
-    print(f"nsqsmart to-file: interrupted: {story}{left(reports)}", file=sys.stderr)
-    return INTERRUPTED
+    return ending.exit_code("to-file", story, reports)
 
 
-def _files(chosen: argparse.Namespace, topic: str) -> Files:
+def _files(chosen: argparse.Namespace, topic: str) -> _Files:
     suffix = ".gz" if chosen.gzip else _FORMATS[chosen.format]
     parquet = chosen.format == "parquet"
     names = make_names(

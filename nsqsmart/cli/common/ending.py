@@ -7,16 +7,17 @@ that blocks does not end that call: its handler runs when the call returns, whic
 from __future__ import annotations
 
 import select
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from threading import Condition
 from time import monotonic, sleep
-from typing import Protocol, Self
+from typing import Self
 
 import nsqsmart
 from nsqsmart import Pending, Receipt
-from nsqsmart.terminal import signals_to
+from nsqsmart.terminal import INTERRUPTED, signals_to
 
 TURN = 0.25
 """Seconds."""
@@ -110,6 +111,15 @@ class Ending:
             self._ended = True
         return True
 
+    def exit_code(self, command: str, story: str, reports: Iterable[nsqsmart.CloseReport]) -> int:
+        """0, or 130 after a signal: then *story* is told on stderr, and what was left."""
+        if not self.interrupted:
+            return 0
+        abandoned = sum(len(report.abandoned) for report in reports)
+        left = f"; {abandoned} still being handled, they come again" if abandoned else ""
+        print(f"nsqsmart {command}: interrupted: {story}{left}", file=sys.stderr)
+        return INTERRUPTED
+
 
 def consume(
     consumers: Sequence[nsqsmart.Consumer],
@@ -154,15 +164,8 @@ def keep(messages: Iterable[nsqsmart.Message]) -> None:
         message.detach()
 
 
-class Closable(Protocol):
-    """A Producer or a Consumer."""
-
-    def close(self, timeout: float | None = None) -> object:
-        """Wait so long for what is under way."""
-
-
 @contextmanager
-def in_haste(client: Closable) -> Iterator[None]:
+def in_haste(client: nsqsmart.Producer | nsqsmart.Consumer) -> Iterator[None]:
     """Closes *client*; after Ctrl-C without waiting for what is under way."""
     try:
         yield
@@ -171,9 +174,3 @@ def in_haste(client: Closable) -> Iterator[None]:
         raise
     finally:
         client.close()
-
-
-def left(reports: Sequence[nsqsmart.CloseReport]) -> str:
-    """What was left when it was drained, in words; ``""`` for nothing."""
-    abandoned = sum(len(report.abandoned) for report in reports)
-    return f"; {abandoned} still being handled, they come again" if abandoned else ""

@@ -15,9 +15,10 @@ from time import monotonic, sleep, time_ns
 import pyarrow as pa
 
 from nsqsmart import Message, PullSubscription
-from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError, NsqError, SubscribeError
+from nsqsmart.errors import NsqError
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.schema import ids_of, rows_of, texts_of, to_batch
+from nsqsmart.spark.source.survey import TRANSIENT
 from nsqsmart.spark.spool.plan import Task
 from nsqsmart.spark.spool.slots import DoubtLedger, SlotLog
 
@@ -34,9 +35,6 @@ _SHARE_OF_TIMEOUT = 0.25
 
 class Unreadable(NsqError):
     """A task could not be read to its end; Spark tries it again."""
-
-
-_TRANSIENT = (ConnectError, ConnectionLost, DiscoveryError, SubscribeError, Unreadable)
 
 
 def _unwatched(_step: str) -> None:
@@ -67,7 +65,7 @@ def read(reading: Reading) -> Iterator[pa.RecordBatch]:
         try:
             if _fill(reading):
                 return _stored(reading)
-        except _TRANSIENT as error:
+        except (*TRANSIENT, Unreadable) as error:
             failures += 1
             log.warning("%s: %s", reading.task.name, error)
             if failures >= _TRIES and _settle_for_less(reading, error):

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from nsqsmart.errors import ConfigError, NsqError
 from nsqsmart.spark.options import ReadOptions
-from nsqsmart.spark.source.ranges import DataLoss, open_at
-from nsqsmart.spark.source.survey import Survey
+from nsqsmart.spark.source.ranges import open_at
+from nsqsmart.spark.source.survey import DataLoss, Survey
 from nsqsmart.spark.spool.plan import Task
 
 log = logging.getLogger("nsqsmart.spark")

@@ -17,22 +17,17 @@ from time import monotonic
 import pyarrow as pa
 
 from nsqsmart import Message, PullSubscription
-from nsqsmart.errors import ConnectError, ConnectionLost, DiscoveryError, NsqError, SubscribeError
+from nsqsmart.errors import ConnectionLost
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.schema import texts_of, to_batch
-from nsqsmart.spark.source.survey import pull_from
+from nsqsmart.spark.source.survey import TRANSIENT, DataLoss, pull_from
 from nsqsmart.spark.spool.plan import Task
 
 log = logging.getLogger("nsqsmart.spark")
 
-_TRANSIENT = (ConnectError, ConnectionLost, DiscoveryError, SubscribeError)
 _TRIES = 3
 _SILENCE = 30.0
 _PULL = 1.0
-
-
-class DataLoss(NsqError):
-    """What was stored is gone before it was read."""
 
 
 def read_range(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
@@ -46,7 +41,7 @@ def read_range(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
         place = walk.place
         try:
             yield from _read_on(options, task, walk)
-        except _TRANSIENT as error:
+        except TRANSIENT as error:
             # The leader moved, or is being replaced: the log is the same there.
             failures = 1 if walk.place > place else failures + 1
             log.warning("%s: %s", task.name, error)

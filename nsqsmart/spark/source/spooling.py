@@ -12,7 +12,7 @@ from nsqsmart.errors import ConfigError, DiscoveryError, NsqError
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.schema import arrow_schema
 from nsqsmart.spark.source.filling import Reading
-from nsqsmart.spark.source.survey import Sight, Survey, make_channels, prepare, pull
+from nsqsmart.spark.source.survey import DataLoss, Sight, Survey, make_channels, prepare, pull
 from nsqsmart.spark.spool.plan import Plan, Task, share
 from nsqsmart.spark.spool.slots import DoubtLedger, SlotLog, sealed_rows
 from nsqsmart.spark.spool.store import FileStore, Store
@@ -65,10 +65,6 @@ class Run:
     def why(self) -> str:
         """For the log."""
         return f"{self._read} of {self._target} messages read, the others are held by others"
-
-
-class DataLoss(NsqError):
-    """What was finished on the servers is gone from the spool, or never got to the sink."""
 
 
 class SpoolSource:

@@ -17,11 +17,21 @@ from time import monotonic
 from typing import Any
 
 from nsqsmart import Admin, AdminConfig, ConsumerConfig, PullSubscription
-from nsqsmart.errors import ConfigError, DiscoveryError, NsqError
+from nsqsmart.errors import (
+    ConfigError,
+    ConnectError,
+    ConnectionLost,
+    DiscoveryError,
+    NsqError,
+    SubscribeError,
+)
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.spool.plan import Backlog, Task
 
 log = logging.getLogger("nsqsmart.spark")
+
+TRANSIENT = (ConnectError, ConnectionLost, DiscoveryError, SubscribeError)
+"""Errors of a connection to an nsqd that a new one may not have."""
 
 _POSITIONS = {"latest": "end", "earliest": "start"}
 _MILLIS = 1000
@@ -58,6 +68,10 @@ def pull_from(options: ReadOptions, task: Task, channel: str, position: Any) -> 
 def admin(options: ReadOptions) -> Admin:
     """Who asks for figures."""
     return Admin(options.address, **options.of(AdminConfig))
+
+
+class DataLoss(NsqError):
+    """Messages that servers stored, or that were finished, are gone before Spark had them."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from nsqsmart.embedded.faults import on
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.source.offsets import OffsetsSource
-from nsqsmart.spark.source.ranges import DataLoss, read_range
+from nsqsmart.spark.source.ranges import read_range
 from nsqsmart.spark.source.spooling import Offset
+from nsqsmart.spark.source.survey import DataLoss
 from nsqsmart.spark.spool.plan import Task
 from tests.helpers import eventually
 from tests.rooms.spark.conftest import CHANNEL, TOPIC

@@ -18,8 +18,9 @@ from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConfigError
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.source.offsets import OffsetsSource
-from nsqsmart.spark.source.ranges import DataLoss, read_range
+from nsqsmart.spark.source.ranges import read_range
 from nsqsmart.spark.source.spooling import Offset
+from nsqsmart.spark.source.survey import DataLoss
 from nsqsmart.spark.spool.plan import Task
 from tests.helpers import eventually
 from tests.rooms.spark.conftest import CHANNEL, TOPIC

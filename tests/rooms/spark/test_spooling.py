@@ -18,7 +18,8 @@ from nsqsmart import Admin, PullSubscription
 from nsqsmart.embedded import Cluster
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.source import filling
-from nsqsmart.spark.source.spooling import DataLoss, Offset, SpoolSource, reading
+from nsqsmart.spark.source.spooling import Offset, SpoolSource, reading
+from nsqsmart.spark.source.survey import DataLoss
 from nsqsmart.spark.spool.plan import Task
 from tests.helpers import eventually
 from tests.rooms.spark.conftest import CHANNEL, TOPIC

@@ -128,10 +128,6 @@ class Outbox:
             yield
         self.flush()
 
-    def send_raw(self, data: bytes) -> None:
-        """Send *data* as it is; only under :meth:`exclusive`, on a socket with a timeout."""
-        self._sock.sendall(data)
-
     def wait_for_room(self, limit: int) -> bool:
         """Wait until at most *limit* frames are queued; False if the client takes nothing."""
         while len(self.pending) > limit and not self._closed:
