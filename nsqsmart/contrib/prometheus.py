@@ -35,7 +35,7 @@ PREFIX: Final = "nsqsmart_"
 
 # Where several processes write: the sum of those that live, or what all of them have of it.
 _MOST: Final = ("lookup_last_success_timestamp_seconds", "backoff_seconds")
-# Nobody scrapes a process of several: then events are the occasion to write what is only read.
+# One process of several is not scraped: then events are the occasion to write what is only read.
 _EVERY = 1.0
 
 _Key = tuple[str, tuple[str, ...]]
@@ -168,7 +168,7 @@ class PrometheusMetrics(Metrics):
             for name, labels, value in figures:
                 if INSTRUMENTS[name].kind != "counter":
                     continue
-                # Whoever was overtaken by a later reading adds nothing.
+                # A reading that a later one has overtaken adds nothing.
                 more = max(0.0, value - before.get((name, labels), 0.0))
                 before[name, labels] = max(value, before.get((name, labels), 0.0))
                 self._at(name, *labels).inc(more)

@@ -117,7 +117,7 @@ def assignment(name: str, text: str) -> dict[str, tuple[int, ...]]:
 
 
 def channel_name(name: str, text: str) -> str:
-    """A channel that is still there when nobody is connected."""
+    """A channel that stays without connections."""
     if text.endswith(_EPHEMERAL):
         raise ConfigError(
             f"option {name} is {text!r}: tasks connect for a moment only, and an ephemeral "

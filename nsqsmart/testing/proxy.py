@@ -191,7 +191,7 @@ class _Link:
         self._sent = {UP: 0, DOWN: 0}
 
     async def run(self) -> None:
-        """Pass on until it is over; the sockets are closed by whoever called."""
+        """Pass on until it is over; the caller closes the sockets."""
         opaque = Opaque()
         up = self._pump(UP, Commands(opaque), self._client, self._server)
         down = self._pump(DOWN, Frames(opaque), self._server, self._client)

@@ -165,7 +165,7 @@ class RecordingProducer(Producer):
         """There is nothing to connect to."""
 
     def ping(self, timeout: float | None = None) -> dict[str, float]:  # noqa: ARG002 - as above
-        """Nobody is there to answer: {}."""
+        """Return {}: there is no nsqd to answer."""
         self._check_open()
         return {}
 

@@ -198,7 +198,7 @@ def seconds(text: str) -> float:
 
 
 def seconds_or_off(text: str) -> float:
-    """The same, or 0 for off."""
+    """Seconds as :func:`seconds` reads them, or 0 for off."""
     return 0.0 if read_seconds(text) == 0 else seconds(text)
 
 

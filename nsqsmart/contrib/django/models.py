@@ -26,7 +26,7 @@ class OutboxMessage(models.Model):
     lane = models.PositiveSmallIntegerField()
     created_at = models.DateTimeField(auto_now_add=True)
     refused = models.BooleanField(default=False)
-    """The servers will never take it: it stays until somebody has looked at it."""
+    """The servers will never take it: it stays until a person has looked at it."""
     last_error = models.CharField(max_length=500, blank=True, default="")
 
     class Meta:

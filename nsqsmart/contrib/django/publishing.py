@@ -128,7 +128,7 @@ def _find_transaction() -> str:
 def _publish_at_commit(letter: Letter, database: str) -> None:
     connection = connections[database]
     if connection.connection is None and connection.settings_dict.get("AUTOCOMMIT", True):
-        # Nobody has asked this database for anything: no connection is made only for this.
+        # This database was not asked for anything yet: no connection is made only for this.
         Batch([letter])()
         return
     batch = find_batch(connection)

@@ -36,7 +36,7 @@ def wait_for_commit(session: Any, state: State, letter: Letter) -> None:
 
 
 def _listen(session: Session) -> None:
-    from sqlalchemy import event  # noqa: PLC0415 - whoever has a session has it
+    from sqlalchemy import event  # noqa: PLC0415 - where there is a session it is installed
 
     event.listen(session, "after_transaction_create", _begun)
     event.listen(session, "after_commit", _committed)

@@ -41,7 +41,7 @@ class Declared:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """What nobody else may consume."""
+        """What no other handler may consume."""
         return self.alias, self.topic, self.channel
 
 

@@ -47,7 +47,7 @@ class LocalAnnouncer:
         for number, lookupd in enumerate(self._lookupds):
             if not lookupd.listening or lookupd in self._peers:
                 continue
-            # Nobody dials within one process; the port is as arbitrary as a real one.
+            # Nothing is dialled within one process; the port is as arbitrary as a real one.
             peer = Peer(f"127.0.0.1:{1024 + (node.tcp_port + number) % 60000}", info)
             # A peer in this process never goes silent.
             lookupd.registrations.join(peer)

@@ -38,7 +38,7 @@ class Seats:
         if not lookupd.listening:
             self._ended[lookupd] = time.monotonic()
             return
-        # Whoever took over while nobody asked leads on.
+        # Another one took over meanwhile, though leader() was not called: it leads on.
         if lookupd is self._leader and time.monotonic() - self._ended[lookupd] >= self._leads_on:
             others = (each for each in self._lookupds if each.listening and each is not lookupd)
             self._leader = next(others, lookupd)
@@ -111,7 +111,7 @@ class RedesignedBackend:
         self._topology = self._coordinator.topology
 
     def create_on_use(self, partitions: int, replicas: int) -> None:
-        """Topics are made by whoever names them first."""
+        """Topics are made when they are first named."""
         count = len(self._topology.nsqds)
 
         def describe(name: str) -> TopicMeta:

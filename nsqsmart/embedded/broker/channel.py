@@ -214,7 +214,7 @@ class Channel(ABC):
         """Queue *record* for another delivery."""
 
     def defer_new(self, record: Record, due: float) -> None:
-        """Hold a message that nobody was sent yet (DPUB)."""
+        """Hold a message that no client was sent yet (DPUB)."""
         self.backlog.left_out.add(record.index)
         # Its first delivery is the first one, although it comes out of the schedule.
         self.attempts[record.index] = 0

@@ -93,7 +93,7 @@ class Log(ABC):
             self.visible = self.end
 
     def append_all(self, entries: Sequence[Entry], timestamp: int) -> list[Record]:
-        """Store several messages, in order; the records, where somebody wants to know them."""
+        """Store several messages, in order; the records, if they are asked for."""
         append = self.append
         return [append(body, timestamp, trace, ext) for body, trace, ext in entries]
 
@@ -183,8 +183,8 @@ class RedesignedLog(Log):
 class OriginalLog(Log):
     """Ids of hexadecimal digits, made of the time.
 
-    Nobody is told the id of what was published, so the records of a batch are made when somebody
-    reads them; publishing and reading then cost about the same.
+    No client is told the id of what was published, so the records of a batch are made when they
+    are read; publishing and reading then cost about the same.
     """
 
     def __init__(self, ids: OriginalIds) -> None:
@@ -195,7 +195,7 @@ class OriginalLog(Log):
     def append(
         self, body: bytes, timestamp: int, trace_id: int = 0, ext: Extension | None = None
     ) -> Record:
-        """Store a message behind the batches that nobody has read."""
+        """Store a message after the batches that were not read yet."""
         self._make(self.end)
         return super().append(body, timestamp, trace_id, ext)
 

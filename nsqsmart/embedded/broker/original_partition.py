@@ -42,7 +42,7 @@ class OriginalPartition(Partition):
     def publish(
         self, entries: Sequence[Entry], timestamp: int, now: float
     ) -> tuple[list[Record], list[Sink]]:
-        """What nobody takes at once, and memory has no room for, goes to disk."""
+        """What no channel takes at once, and memory has no room for, goes to disk."""
         stored = super().publish(entries, timestamp, now)
         self._overflow()
         return stored

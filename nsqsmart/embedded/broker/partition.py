@@ -18,7 +18,7 @@ _KEPT_BYTES = 512 * 1024 * 1024
 
 
 Keep = Callable[[list[tuple[str, list[Record]]]], None]
-"""Whoever writes records to disk: those of each queue, by channel, "" for the topic itself."""
+"""What writes records to disk: those of each queue, by channel, "" for the topic itself."""
 
 
 class Partition:
@@ -118,7 +118,7 @@ class RedesignedPartition(Partition):
     def publish(
         self, entries: Sequence[Entry], timestamp: int, now: float
     ) -> tuple[list[Record], list[Sink]]:
-        """Everything is written, whoever waits for it."""
+        """Store and write everything, also what a consumer takes at once."""
         records, woken = super().publish(entries, timestamp, now)
         if self.keep is not None:
             self.keep([("", records)])

@@ -143,7 +143,7 @@ class RedesignedChannel(Channel):
             reverse=True,
         )
         for record in waiting:
-            # Nobody was sent it: unless it came back before, this is not another attempt.
+            # No client was sent it: unless it came back before, this is not another attempt.
             self.backlog.put_first(record)
         for lane in self._lanes.values():
             lane.clear()
@@ -256,7 +256,7 @@ class RedesignedChannel(Channel):
         super()._time_out(consumer, record)
 
     def _abandon(self, consumer: Consumer, now: float) -> None:  # noqa: ARG002 - the interface has it
-        """At once to somebody else, and this delivery does not count (protocol#attempts)."""
+        """At once to another client, and this delivery does not count (protocol#attempts)."""
         for record, _ in consumer.take_all():
             self.attempts[record.index] = self.attempts.get(record.index, 1) - 1
             self._put_back(record)
@@ -290,7 +290,7 @@ def _is_test(record: Record) -> bool:
 class Copies:
     """Takes the first message out of hand right after it was sent, so that it is sent again.
 
-    ``wanted`` is how often, on each leader. Between two copies the message is nobody's: a FIN
+    ``wanted`` is how often, on each leader. Between two copies the message has no client: a FIN
     fails, and brings the next copy at once.
     """
 

@@ -146,7 +146,7 @@ class Leadership:
         return slot.complete.wait(self._script.confirm_timeout) and not slot.shard.confirm_refused
 
     def _patience(self, slot: Slot) -> float:
-        """A node that has ended refuses connections: nobody waits for that."""
+        """A node that has ended refuses connections: there is no wait for that."""
         missing = slot.in_sync - self._topology.alive()
         return 0.0 if missing <= slot.said_farewell else self._script.replication_timeout
 

@@ -33,7 +33,7 @@ class Slot:
     """A partition and the nodes it lives on.
 
     ``leader`` is None while there is none. ``said_farewell`` are in-sync members that ended in
-    order; ``deadline`` is when those who wait for a silent member give up, None if nobody waits;
+    order; ``deadline`` is when those who wait for a silent member give up, None if none waits;
     ``complete`` is set while every in-sync member answers.
     """
 
@@ -169,7 +169,7 @@ class Topology:
     # ----------------------------------------------------------------------------------- topics
 
     def ensure(self, topic: str) -> None:
-        """Make *topic* as a topic is made that nobody described."""
+        """Make *topic* as a topic is made that has no description."""
         with self.lock:
             if topic not in self.topics:
                 self._create(self.default_meta(topic))

@@ -24,7 +24,7 @@ RedesignedShard = Shard[RedesignedPartition]
 
 
 class Announcer(Protocol):
-    """Whoever tells the lookup daemons what a node has."""
+    """What tells the lookup daemons what a node has."""
 
     def register(self, topic: str, partition: int | None, channel: str | None = None) -> None:
         """The node has it now."""
@@ -40,13 +40,13 @@ class NoAnnouncer:
     """A node without a lookup daemon."""
 
     def register(self, topic: str, partition: int | None, channel: str | None = None) -> None:
-        """Nobody to tell."""
+        """Tell no daemon."""
 
     def unregister(self, topic: str, partition: int | None, channel: str | None = None) -> None:
-        """Nobody to tell."""
+        """Tell no daemon."""
 
     def known_channels(self, topic: str) -> list[str]:  # noqa: ARG002 - the interface has it
-        """Nobody knows any."""
+        """No daemon knows any."""
         return []
 
 
@@ -75,7 +75,7 @@ class RedesignedHosting(Protocol):
 
 
 class OriginalTopics:
-    """The topics of an original nsqd: made by whoever names them first."""
+    """The topics of an original nsqd: made when they are first named."""
 
     def __init__(self, node: object, limits: Limits, loop: Loop, node_id: int = 0) -> None:
         self.announcer: Announcer = NoAnnouncer()

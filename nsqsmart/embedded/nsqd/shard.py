@@ -118,7 +118,7 @@ class Shard(Generic[P]):
 
     def _ring(self) -> None:
         self._armed = inf
-        # A hung or dead leader does nothing; whoever revives it rings again.
+        # A hung or dead leader does nothing; when it is revived it is rung again.
         if self.asleep:
             return
         if self.partition.alarm.at > time.monotonic():

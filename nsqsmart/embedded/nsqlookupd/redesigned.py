@@ -98,7 +98,7 @@ def _partition(request: Request) -> int | None:
 
 
 def _disabled(request: Request) -> str:
-    """/disable/write: for which topics lookups for writing name nobody; the nsqds go on."""
+    """/disable/write: for which topics lookups for writing name no nsqd; the nsqds go on."""
     kind = request.query.get("type")
     return kind if kind in ("all", "ordered") else ""
 
@@ -194,11 +194,11 @@ class _Alone:
                 partitions[str(number)] = _describe(peer)
         if without_channel and not holders:
             raise HttpError(404, NO_CHANNEL)
-        nobody = writing and self._writes_disabled == "all"
+        hidden = writing and self._writes_disabled == "all"
         return {
             "channels": known.channels(topic, partition),
-            "partitions": None if nobody else partitions,
-            "producers": None if nobody else [_describe(peer) for peer in distinct(holders)],
+            "partitions": None if hidden else partitions,
+            "producers": None if hidden else [_describe(peer) for peer in distinct(holders)],
         }
 
     def topics(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it

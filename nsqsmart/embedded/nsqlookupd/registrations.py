@@ -48,7 +48,7 @@ class Peer:
 
 
 class Registrations:
-    """Peers by connection, and names that stay when nobody has them.
+    """Peers by connection, and names that stay when no peer has them.
 
     Those are the topics and channels that were made by HTTP; where it *remembers*, as the original
     daemon does, also those that some nsqd had, but for ephemeral ones that were unregistered.
@@ -113,7 +113,7 @@ class Registrations:
             self._kept_channels[topic].add(channel)
 
     def forget_topic(self, topic: str) -> None:
-        """Until somebody registers it again."""
+        """Until a peer registers it again."""
         with self._lock:
             self._kept_topics.discard(topic)
             self._kept_channels.pop(topic, None)

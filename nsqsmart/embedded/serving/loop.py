@@ -98,7 +98,7 @@ class Loop:
             self._selector.unregister(sock)
 
     def _wake(self) -> None:
-        # A full pipe wakes as well as a byte more; a closed one has nobody to wake.
+        # A full pipe wakes as well as a byte more; a closed one wakes no thread.
         with suppress(OSError):
             self._waker.send(b"x")
 

@@ -24,7 +24,7 @@ _PATIENCE = 60.0
 
 
 class Archiving:
-    """One run of the query, until everything is drained or somebody ends it."""
+    """One run of the query, until everything is drained or a signal ends it."""
 
     def __init__(self, spark: SparkSession, chosen: argparse.Namespace, console: Console) -> None:
         self._spark = spark

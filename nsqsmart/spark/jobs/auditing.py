@@ -119,7 +119,7 @@ def _once(rows: DataFrame) -> DataFrame:
 def _judge(messages: DataFrame) -> DataFrame:
     """What is wrong with each message, seen from the one before it."""
     position = [f.col(name) for name in ("offset", "internal_id", "timestamp_ns", "name")]
-    # Those without an offset are a log of their own, so that they part nobody from the one before.
+    # Those without an offset are a log of their own, so that they part no two others.
     log = Window.partitionBy("topic", "place", f.col("offset").isNull()).orderBy(*position)
     within = Window.partitionBy("topic", "place", "key").orderBy(*position)
     end = f.lag(f.col("offset") + f.col("size")).over(log)

@@ -96,7 +96,7 @@ def _check_targets(
         )
     admin = admin_of(chosen.address, chosen.client)
     if "nsq+lookupd" not in repr(admin) and "nsqs+lookupd" not in repr(admin):
-        return  # nsqds themselves: nobody to ask
+        return  # nsqds themselves: there is no lookup to ask
     redesigned = any(str(each.dialect) == "redesigned" for each in admin.nodes())
     if redesigned:
         # An original cluster makes a topic when it is first published to.

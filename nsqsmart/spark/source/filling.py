@@ -38,7 +38,7 @@ class Unreadable(NsqError):
 
 
 def _unwatched(_step: str) -> None:
-    """Nobody looks."""
+    """Ignore the step."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _stored(reading: Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _settle_for_less(reading: Reading, error: NsqError) -> bool:
-    """Seal what is durable of a task whose nsqd is gone; False if somebody else goes on."""
+    """Seal what is durable of a task whose nsqd is gone; False if another attempt goes on."""
     name = reading.task.name
     if reading.options.on_node_failure == "fail":
         raise Unreadable(f"{name}: {error}") from error
@@ -97,7 +97,7 @@ def _look(reading: Reading) -> list[pa.RecordBatch]:
     """What is there; noted as doubtful unless its end is there too."""
     found = list(reading.slots.replay())
     if found and not reading.slots.sealed:
-        # Whoever wrote it is dead, or on the way: its FINs may not have arrived.
+        # The attempt that wrote it is dead, or still runs: its FINs may not have arrived.
         reading.ledger.add(reading.task, ids_of(found), time_ns() // _SECOND)
     return found
 
@@ -127,7 +127,7 @@ class _Attempt:
         self._leaving = False
 
     def run(self) -> bool:
-        """Fill slots until budget, time or messages end; False if somebody else fills them."""
+        """Fill slots until budget, time or messages end; False if another attempt does."""
         silence = _FIRST_WAITS * self._reading.options.idle_timeout
         while self._left() > 0 and monotonic() < self._until:
             most = self._most(self._source.set_rdy(self._window()))

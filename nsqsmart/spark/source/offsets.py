@@ -58,7 +58,7 @@ class OffsetsSource:
     def initial_offset(self) -> Offset:
         """Where a new query begins: ``startingOffsets``, ``startingTimestamp``.
 
-        Raises DiscoveryError if nobody says where the logs are, or one of them is.
+        Raises DiscoveryError if no server says where the logs are, or one of them is.
         """
         if self._first is None:
             logs = self._look(anew=True, must=True)
@@ -200,7 +200,7 @@ class OffsetsSource:
             self._parked[topic, partition] = offset
 
     def _look(self, *, anew: bool = False, must: bool = False) -> dict[Place, Log]:
-        """Every partition's log; the last picture while nobody answers."""
+        """Every partition's log; the last ones known while no server answers."""
         now = monotonic()
         if not anew and now - self._asked_at < self._options.stats_interval:
             return self._logs

@@ -113,7 +113,7 @@ class RangesReader(DataSourceReader):
 
 
 def plan_now(options: ReadOptions, most: int | None) -> Plan:
-    """What waits at this moment; raises DiscoveryError if nobody says."""
+    """What waits at this moment; raises DiscoveryError without figures."""
     sight = Survey(options).look(anew=True)
     if sight is None:
         raise DiscoveryError("no figures of what waits: is a lookup reachable?")

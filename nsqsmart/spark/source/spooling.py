@@ -137,7 +137,7 @@ class SpoolSource:
     def plan_batch(self, source: str) -> tuple[Offset, Plan]:
         """The one epoch of a DataFrame, of all that waits now; the same when asked again.
 
-        Raises DiscoveryError if nobody says what waits.
+        Raises DiscoveryError without figures of what waits.
         """
         plan = self._plan_of(source, 1)
         if plan is None:
@@ -153,7 +153,7 @@ class SpoolSource:
         return _offset(source, 1), plan
 
     def _forget_batches(self) -> None:
-        """Take away what DataFrames of long ago have read: nobody says when one is done with."""
+        """Delete what old DataFrames have read: Spark does not say when one is done with."""
         for source in self._store.names(""):
             plan = self._plan_of(source, 1) if source.startswith(_BATCH) else None
             if plan and time_ns() - plan.made_at > _DAY * _SECOND:
@@ -226,7 +226,7 @@ class SpoolSource:
         return None
 
     def _commit(self, source: str, epoch: int) -> None:
-        """Note that all up to *epoch* is in the sink; forget what nobody needs any more."""
+        """Note that all up to *epoch* is in the sink; forget what is not needed any more."""
         if epoch == self._committed:
             return
         self._store.put(f"{source}/committed", str(epoch).encode())

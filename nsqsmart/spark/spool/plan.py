@@ -1,7 +1,7 @@
 """What one epoch reads: its tasks, and how many messages each may take.
 
 Written before Spark is told of the epoch: a replay reads the same plan, wherever the messages, the
-leaders and the nsqds are by then, and an epoch that Spark knows and nobody planned was lost.
+leaders and the nsqds are by then, and an epoch that Spark knows and that has no plan was lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Task:
     end: int | None = None
 
     def with_size(self, size: int) -> Task:
-        """The same, bounded in bytes."""
+        """This task, bounded in bytes."""
         return replace(self, size=size)
 
     @property

@@ -133,7 +133,7 @@ class _Publishing:
         # Any value, "false" too, means binary (protocol#http).
         read = read_binary if "binary" in request.query else read_lines
         bodies = read(request.body, options.max_msg_size, options.max_body_size)
-        # A real one waits here for somebody else's message (protocol#http); that helps nobody.
+        # A real one waits here for another publisher's message (protocol#http); that helps no test.
         self._store(shard, [(body, 0, None) for body in bodies])
         return "OK"
 

@@ -24,7 +24,7 @@ def redesigned_stats(
     """The document of a redesigned nsqd: one entry per local partition, led here or not."""
     wanted, partition = query.get("topic", ""), query.get("partition", "")
     asked = query.get("needClients", "")
-    # Whoever names a topic gets its clients, unless he says no.
+    # A request that names a topic gets its clients, unless it says no.
     with_clients = asked == "true" or bool(wanted and not asked)
     known = connections(node) if with_clients else None
     leaders_only = query.get("leaderOnly") in _TRUE

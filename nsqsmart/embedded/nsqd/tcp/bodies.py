@@ -91,7 +91,7 @@ class BatchReader:
         self._position = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        """Message by message; whoever stops early leaves the rest to be taken for commands."""
+        """Message by message; what is not taken is read as commands."""
         count = self._count()
         try:
             for position in range(count):

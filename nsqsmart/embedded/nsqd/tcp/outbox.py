@@ -1,6 +1,6 @@
 """What a connection still has to send.
 
-Frames are queued by whoever has them (under whatever lock, or none) and sent by whoever flushes;
+Any thread queues frames, under any lock or none, and the thread that flushes sends them;
 neither ever waits for the client. What a full socket does not take is sent by the loop, when the
 client has made room.
 """
@@ -105,7 +105,7 @@ class Outbox:
 
     def flush(self) -> None:
         """Send what is queued, as far as the socket takes it now."""
-        # Whoever finds the lock taken leaves the frames to its holder, who looks again after
+        # A thread that finds the lock taken leaves the frames to its holder, who looks again after
         # letting go of it: nothing is left behind, and the order is that of the queue.
         while (self.pending or self._rest) and not self._stuck:
             if not self._sending.acquire(blocking=False):

@@ -175,7 +175,7 @@ class Session:
             connection.line_done()
 
     def _finish(self, ids: list[bytes]) -> None:
-        """A run of FINs: one after another if somebody looks closely, at once if not."""
+        """A run of FINs: one after another for faults and the log, at once without them."""
         node = self._node
         if node.log is not None or node.faults.armed or node.options.tls_required:
             for message_id in ids:
