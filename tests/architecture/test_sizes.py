@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from tests.helpers import PACKAGE, ROOT
 
 # A limit in lines makes fragments of a class; what a reader has to hold is what it offers.
 FILE, FUNCTION, METHODS, PARAMETERS = 500, 61, 20, 8
+# More modules than a reader takes in at once need rooms.
+FOLDER = 16
 
 # They offer more today, some of it to their neighbours alone. None may be added.
 OVER = {"PullConnection", "Subscription"}
@@ -59,6 +62,27 @@ def code_lines(node: Function) -> int:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_is_too_big(path) -> None:
     assert list(too_big(path.read_text())) == []
+
+
+def crowded(package: Path) -> list[str]:
+    """Folders below *package* with too many modules, __init__ not counted."""
+    folders = [package, *(each for each in package.rglob("*") if each.is_dir())]
+    return [
+        str(folder)
+        for folder in folders
+        if sum(path.stem != "__init__" for path in folder.glob("*.py")) > FOLDER
+    ]
+
+
+def test_no_folder_is_crowded(tmp_path) -> None:
+    assert crowded(PACKAGE) == []
+    room = tmp_path / "room"
+    room.mkdir()
+    for name in ("__init__", *(f"m{number}" for number in range(FOLDER))):
+        (room / f"{name}.py").touch()
+    assert crowded(tmp_path) == []
+    (room / "one_more.py").touch()
+    assert crowded(tmp_path) == [str(room)]
 
 
 PADDING = "    x = 1\n"

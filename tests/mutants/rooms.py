@@ -12,6 +12,46 @@ _LOOKING = "tests/rooms/cli/test_looking.py"
 
 ROOMS: tuple[Mutant, ...] = (
     Mutant(
+        "what-is-permanent-may-come",
+        "nsqsmart/terminal.py",
+        'later and not getattr(error, "permanent", False)',
+        "later",
+        "an error that stays is exit code 1, not 75, in every program",
+        ("tests/unit/test_terminal.py",),
+    ),
+    Mutant(
+        "a-class-of-errors-is-final",
+        "nsqsmart/terminal.py",
+        "kind = error if isinstance(error, type) else type(error)",
+        "kind = type(error)",
+        "an error that a Spark task names has its exit code",
+        ("tests/unit/test_terminal.py",),
+    ),
+    Mutant(
+        "signals-stay-told",
+        "nsqsmart/terminal.py",
+        "signal.signal(number, signal.SIG_DFL if previous is None else previous)",
+        "pass",
+        "handlers of signals come back when a program no longer needs its own",
+        ("tests/unit/test_terminal.py",),
+    ),
+    Mutant(
+        "a-partition-of-an-id-is-elsewhere",
+        "nsqsmart/spark/report/lines.py",
+        "PARTITION_SHIFT: Final = 50",
+        "PARTITION_SHIFT: Final = 49",
+        "a line of a channel has the partition that its internal id names",
+        ("tests/rooms/cli/test_trace.py",),
+    ),
+    Mutant(
+        "an-interrupt-of-a-command-is-0",
+        "nsqsmart/cli/common/ending.py",
+        "        return INTERRUPTED\n",
+        "        return 0\n",
+        "a command that a signal ended has exit code 130",
+        ("tests/rooms/cli/test_ending.py",),
+    ),
+    Mutant(
         "a-lock-that-no-table-has",
         "nsqsmart/client/publishing/retry.py",
         "from __future__ import annotations\n",

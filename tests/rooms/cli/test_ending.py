@@ -62,3 +62,17 @@ def test_a_second_signal_does_not_wait_for_what_is_under_way():
         with pytest.raises(KeyboardInterrupt):
             consume([consumer], ending, close_timeout=60)
     assert consumer.patience == 0
+
+
+def test_a_command_that_a_signal_ended_says_what_was_left(capsys):
+    done = Ending()
+    assert done.exit_code("tail", "2 messages printed", [CloseReport(2, 0, 0)]) == 0
+    assert capsys.readouterr().err == ""
+    with Ending() as ending:
+        ending.begin()
+        signal.raise_signal(signal.SIGTERM)
+    left = CloseReport(1, 0, 0, (bytes(16),))
+    assert ending.exit_code("tail", "1 message printed", [left]) == 130
+    assert capsys.readouterr().err == (
+        "nsqsmart tail: interrupted: 1 message printed; 1 still being handled, they come again\n"
+    )

@@ -11,8 +11,6 @@ import pytest
 from nsqsmart.cli import _COMMANDS, main, make_parser
 from nsqsmart.config import AdminConfig, ConsumerConfig, Kind, ProducerConfig, options_of
 from nsqsmart.embedded import Cluster
-from nsqsmart.errors import ConfigError, ConnectError, DiscoveryError, PublishTimeout
-from nsqsmart.terminal import exit_code
 from tests.helpers import ROOT
 
 URL = "nsq://127.0.0.1:4150"
@@ -151,21 +149,6 @@ def test_help_options_lists_them_with_their_variables(nsqsmart):
     assert code == 0
     assert "--max-in-flight  (NSQSMART_MAX_IN_FLIGHT, default 200)" in out
     assert "--tls-config" not in out
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (ConfigError("x"), 1),
-        (OSError("x"), 1),
-        (ConnectError("x"), 75),
-        (ConnectError("x", permanent=True), 1),
-        (DiscoveryError("x"), 75),
-        (PublishTimeout("x"), 75),
-    ],
-)
-def test_what_may_succeed_later_is_75(error, code):
-    assert exit_code(error) == code
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
