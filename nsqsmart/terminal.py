@@ -1,7 +1,7 @@
 """What the programs share: the command ``nsqsmart``, Spark's jobs, commands of the frameworks.
 
 Exit codes (decisions#66): 0 good, 1 a failed check or bad configuration, 2 usage, 75 worth retrying
-later, 130 after Ctrl-C. Also signals, streams that are closed, and plain tables.
+later, 130 after Ctrl-C. Also signals, streams that are closed, a line that moves, and plain tables.
 """
 
 from __future__ import annotations
@@ -83,6 +83,34 @@ def drop(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+def is_watched(stream: TextIO) -> bool:
+    """Whether *stream* is a terminal on which text may move and have colours (``NO_COLOR``)."""
+    return stream.isatty() and "NO_COLOR" not in os.environ
+
+
+class MovingLine:
+    """A line that is drawn over itself; nothing where *stream* is not watched, or with *off*."""
+
+    def __init__(self, stream: TextIO, *, off: bool = False) -> None:
+        self._stream = stream
+        self.live = not off and is_watched(stream)
+        self._drawn = False
+
+    def draw(self, text: str) -> None:
+        """Put *text* in the place of what was drawn before."""
+        if self.live:
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+            self._drawn = True
+
+    def clear(self) -> None:
+        """Take it away, before an ordinary line."""
+        if self._drawn:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._drawn = False
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:

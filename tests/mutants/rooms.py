@@ -36,6 +36,14 @@ ROOMS: tuple[Mutant, ...] = (
         ("tests/unit/test_terminal.py",),
     ),
     Mutant(
+        "a-line-moves-in-a-pipe",
+        "nsqsmart/terminal.py",
+        "self.live = not off and is_watched(stream)",
+        "self.live = not off",
+        "nothing moves in a pipe, or with NO_COLOR",
+        ("tests/unit/test_terminal.py",),
+    ),
+    Mutant(
         "a-partition-of-an-id-is-elsewhere",
         "nsqsmart/spark/report/lines.py",
         "PARTITION_SHIFT: Final = 50",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import threading
 
@@ -16,7 +17,7 @@ from nsqsmart.errors import (
     PublishTimeout,
     TopicNotExist,
 )
-from nsqsmart.terminal import exit_code, signals_to
+from nsqsmart.terminal import MovingLine, exit_code, signals_to
 
 FOREIGN = ProtocolError("x")
 FOREIGN.permanent = True
@@ -79,3 +80,33 @@ def test_another_thread_installs_nothing():
     thread.start()
     thread.join()
     assert found == [before]
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_moving_line_is_drawn_over_and_taken_away(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    screen = Screen()
+    line = MovingLine(screen)
+    line.draw("1 of 2")
+    line.draw("2 of 2")
+    line.clear()
+    line.clear()
+    assert screen.getvalue() == "\r\x1b[K1 of 2\r\x1b[K2 of 2\r\x1b[K"
+
+
+@pytest.mark.parametrize("reason", ["off", "NO_COLOR", "pipe"])
+def test_nothing_moves_where_it_is_not_watched(reason, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if reason == "NO_COLOR":
+        monkeypatch.setenv("NO_COLOR", "1")
+    out = io.StringIO() if reason == "pipe" else Screen()
+    line = MovingLine(out, off=reason == "off")
+    line.draw("1 of 2")
+    line.clear()
+    assert (line.live, out.getvalue()) == (False, "")

@@ -15,10 +15,9 @@ from nsqsmart.cli.common import flags
 from nsqsmart.cli.common.ending import pause
 from nsqsmart.cli.common.figures import Row, rates, rows_of, with_replicas
 from nsqsmart.cli.common.parsing import Commands, Parser, UsageError
-from nsqsmart.cli.common.progress import is_watched
 from nsqsmart.errors import ConfigError, TopicNotExist, TransportError
 from nsqsmart.names import check_channel, check_topic
-from nsqsmart.terminal import RETRY_LATER, table
+from nsqsmart.terminal import RETRY_LATER, is_watched, table
 
 _ABOUT = """\
 Print depths and counts of every topic and channel, once, or every --interval with rates. depth is

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any, Self
 
-
-def is_watched(stream: Any) -> bool:
-    """Whether *stream* is a terminal on which things may move and have colours."""
-    return bool(stream.isatty()) and "NO_COLOR" not in os.environ
+from nsqsmart.terminal import is_watched
 
 
 class Bar:

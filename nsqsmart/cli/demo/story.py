@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -15,6 +14,7 @@ import nsqsmart
 from nsqsmart.cli.demo.ledger import Ledger
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import PublishError
+from nsqsmart.terminal import MovingLine
 
 _BAR = 24
 
@@ -34,13 +34,12 @@ class Printer:
     def __init__(self, *, plain: bool, silent: bool, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self._silent = silent
-        self._live = not plain and self._out.isatty() and "NO_COLOR" not in os.environ
-        self._bar_shown = False
+        self._bar = MovingLine(self._out, off=plain or silent)
 
     def line(self, text: str = "") -> None:
         """One line."""
         if not self._silent:
-            self._clear()
+            self._bar.clear()
             print(text, file=self._out, flush=True)
 
     def step(self, number: int, title: str, text: str) -> None:
@@ -49,18 +48,9 @@ class Printer:
 
     def bar(self, title: str, done: int, total: int) -> None:
         """How far it is; drawn over on a terminal, nothing elsewhere."""
-        if self._silent or not self._live:
-            return
         filled = _BAR * done // max(1, total)
         bar = "█" * filled + "░" * (_BAR - filled)
-        self._out.write(f"\r   {title:<12} {bar}  {done:,}/{total:,} ")
-        self._out.flush()
-        self._bar_shown = True
-
-    def _clear(self) -> None:
-        if self._bar_shown:
-            self._out.write("\r\x1b[K")
-            self._bar_shown = False
+        self._bar.draw(f"   {title:<12} {bar}  {done:,}/{total:,} ")
 
 
 @dataclass(frozen=True)

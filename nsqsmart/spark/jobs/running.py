@@ -16,7 +16,7 @@ from nsqsmart import errors
 from nsqsmart.errors import ConfigError, NsqError
 from nsqsmart.spark import session
 from nsqsmart.spark.requirements import check_java, check_packages
-from nsqsmart.terminal import FAILED, exit_code
+from nsqsmart.terminal import FAILED, MovingLine, exit_code
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,8 +45,7 @@ class Console:
         self._as_json = as_json
         self._silent = silent
         self._began = self._told = monotonic()
-        self._live = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-        self._drawn = False
+        self._line = MovingLine(sys.stderr)
 
     @property
     def seconds(self) -> float:
@@ -57,35 +56,26 @@ class Console:
         """One line."""
         if self._silent:
             return
-        self._clear()
+        self._line.clear()
         print(text, file=sys.stderr if self._as_json else sys.stdout, flush=True)
 
     def progress(self, text: str) -> None:
         """How far it is."""
         if self._silent:
             return
-        if self._live:
-            sys.stderr.write(f"\r\x1b[K{text}")
-            sys.stderr.flush()
-            self._drawn = True
-        elif monotonic() - self._told >= _QUIET:
+        self._line.draw(text)
+        if not self._line.live and monotonic() - self._told >= _QUIET:
             self._told = monotonic()
             print(text, file=sys.stderr, flush=True)
 
     def finish(self, summary: dict[str, Any], *lines: str) -> int:
         """The end: *lines* for people, *summary* for a program; returns the exit code."""
-        self._clear()
+        self._line.clear()
         for line in lines:
             self.say(line)
         if self._as_json:
             print(json.dumps({**summary, "seconds": self.seconds}), flush=True)
         return 0 if summary["ok"] else 1
-
-    def _clear(self) -> None:
-        if self._drawn:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            self._drawn = False
 
 
 def expected() -> tuple[type[Exception], ...]:
