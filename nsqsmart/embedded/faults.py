@@ -171,7 +171,7 @@ class Fault:
     def reply(self, code: str, text: str = "", *, fatal: bool | None = None) -> Fault:
         """Answer an error frame and do nothing; on HTTP, *code* is the status.
 
-        *fatal* closes the connection behind it; None does what the server does with this code.
+        *fatal* closes the connection after it; None does what the server does with this code.
         """
         self.code, self.text, self.fatal = code, text, fatal
         return self._do(Action.REPLY)

@@ -73,7 +73,7 @@ def _end(consumers: Iterable[Consumer]) -> None:
 
 
 class OriginalBackend:
-    """Independent nsqds; nothing is led by anybody."""
+    """Independent nsqds, without leaders."""
 
     def __init__(self, nsqds: list[Nsqd], lookupds: list[Nsqlookupd]) -> None:
         self._nsqds = nsqds

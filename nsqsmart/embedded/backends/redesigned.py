@@ -218,7 +218,7 @@ class RedesignedBackend:
         self._coordinator.liveness.joined(nsqd)
 
     def lookupd_changed(self, lookupd: Nsqlookupd) -> None:
-        """Each answers out of the same topology; only who leads them changes."""
+        """Choose another leading lookupd; each of them answers from the one topology."""
         self._seats.changed(lookupd)
 
     def freeze(self, lookupd: Nsqlookupd, *, frozen: bool) -> None:

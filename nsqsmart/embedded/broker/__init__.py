@@ -1,4 +1,4 @@
-"""The broker: what is stored, who gets it next, and what has been answered. State, no I/O.
+"""The broker: what is stored, which consumer gets it next, what was answered. State, no I/O.
 
 ``log`` holds the records of one topic partition, ``channel`` the place of one channel in it (with
 ``original_channel`` and ``redesigned_channel`` for what the dialects do differently), ``consumer``

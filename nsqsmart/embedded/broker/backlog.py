@@ -52,7 +52,7 @@ class Backlog:
         return taken
 
     def put_back(self, record: Record) -> None:
-        """*record* goes out again, behind others that do, before what was not read yet."""
+        """Deliver *record* again: after others that wait for this, before unread records."""
         self.again.append((0, record))
 
     def put_first(self, record: Record) -> None:
@@ -60,7 +60,7 @@ class Backlog:
         self.again.appendleft((0, record))
 
     def put_last(self, record: Record) -> None:
-        """*record* goes out again behind everything that can be read now."""
+        """Deliver *record* again, after everything that can be read now."""
         self.again.append((self._log.visible, record))
 
     def move_to(self, index: int) -> None:

@@ -40,7 +40,7 @@ def _shown(tail: bytes) -> str:
 
 
 def _value(text: bytes, depth: int) -> bytes:
-    """What is behind the value at the head of *text*."""
+    """The text after the value at the head of *text*."""
     if not text:
         raise _Stuck("cannot parse empty string", text)
     if depth == _DEEPEST:
@@ -69,7 +69,7 @@ def _number(text: bytes, _: int) -> bytes:
 
 
 def _string(text: bytes, _: int) -> bytes:
-    """Behind the closing quote, the first one with an even number of backslashes before it."""
+    """The text after the closing quote: the first one after an even number of backslashes."""
     text = text[1:]
     end = text.find(b'"')
     while end >= 0:

@@ -24,7 +24,7 @@ class RedesignedIds:
         return self._base + self._last
 
     def resume(self, last: int) -> None:
-        """Go on behind *last*."""
+        """Continue after the id *last*."""
         self._last = last - self._base
 
     def skip(self) -> None:

@@ -32,14 +32,14 @@ class RecordTooLong(Exception):
 class Log(ABC):
     """Records by index; the first ones may have been dropped, their indexes stay taken.
 
-    ``visible`` is the index behind the last record that channels may read: it stays behind
-    ``end`` while an original topic is paused.
+    ``visible`` is the index after the last record that channels may read: it is below ``end``
+    while an original topic is paused.
     """
 
     def __init__(self, *, extended: bool = False) -> None:
         self.base = 0
         self.end = 0
-        """The index behind the last record."""
+        """The index after the last record."""
         self.visible = 0
         self.next_offset = 0
         self.extended = extended
@@ -122,7 +122,7 @@ class Log(ABC):
         return self._records[max(start - self.base, 0) : stop - self.base]
 
     def index_at_offset(self, offset: int) -> int:
-        """The index of the first record at or behind *offset* bytes."""
+        """The index of the first record at or after *offset* bytes."""
         return self.base + bisect_left(self.records, offset, key=lambda record: record.offset)
 
     def index_of_key(self, key: bytes) -> int:
@@ -200,7 +200,7 @@ class OriginalLog(Log):
         return super().append(body, timestamp, trace_id, ext)
 
     def append_all(self, entries: Sequence[Entry], timestamp: int) -> list[Record]:
-        """Store several messages, in order; their records are for those who read them."""
+        """Store several messages, in order; their records are made when a channel reads them."""
         if len(entries) == 1 and not self._unread:
             return [super().append(entries[0][0], timestamp)]
         bodies = [body for body, _, _ in entries]

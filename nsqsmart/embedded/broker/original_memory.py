@@ -69,7 +69,7 @@ class Overflow:
     def spill(self, waiting: int, on_disk: int, end: int) -> range:
         """What goes to disk now that *waiting* messages wait, *on_disk* of them there already.
 
-        *end* is the index behind the last one.
+        *end* is the index after the last one.
         """
         excess = end - self._seen if self._memory == 0 else waiting - on_disk - self._memory
         new = range(max(end - max(excess, 0), self._seen), end)

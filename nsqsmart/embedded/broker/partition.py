@@ -125,7 +125,7 @@ class RedesignedPartition(Partition):
         return records, woken
 
     def extend(self, *, extended: bool) -> None:
-        """Keep headers from now on; who subscribed without them gets nothing more.
+        """Keep headers from now on; clients that subscribed without them get nothing more.
 
         See protocol#topic-life.
         """

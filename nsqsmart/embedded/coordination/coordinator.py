@@ -1,7 +1,7 @@
 """Who leads what in a redesigned cluster.
 
-One object plays etcd, the leading nsqlookupd and the coordinators of the nsqds: ``topology`` is
-what there is, ``leadership`` who leads it, ``liveness`` which nodes are there.
+One object plays etcd, the leading nsqlookupd and the coordinators of the nsqds: ``topology`` has
+topics and partitions, ``leadership`` their leaders, ``liveness`` the nodes that are up.
 """
 
 from __future__ import annotations

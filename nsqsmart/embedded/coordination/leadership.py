@@ -135,7 +135,7 @@ class Leadership:
             return
         if not first and write.queued and deadline - arrived >= self._script.queue_wait:
             raise Refused(write.failed, "pub timeout while pop wait queue", fatal=False)
-        # The write that failed says so; what comes after it learns who does not lead any more.
+        # The write that failed says so; later ones learn that this node no longer leads.
         raise not_leader() if resigned and not write.batch else not_writable()
 
     def _confirm(self, slot: Slot) -> bool:

@@ -95,8 +95,8 @@ class Picture(NamedTuple):
 class Topology:
     """Topics, their partitions, and the nodes that are up.
 
-    ``lock`` guards what changes: methods with an underscore, and everybody else who changes a
-    slot, hold it.
+    ``lock`` guards what changes: methods with an underscore, and other code that changes a slot,
+    hold it.
     """
 
     def __init__(self, nsqds: list[Nsqd], script: Script, loop: Loop) -> None:

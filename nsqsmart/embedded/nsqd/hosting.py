@@ -102,7 +102,7 @@ class OriginalTopics:
         shard = self._topics.get(topic)
         if shard is not None:
             return shard
-        # Ask before anybody can see the topic: its first channel takes the whole backlog.
+        # Ask before any client can see the topic: its first channel takes the whole backlog.
         known = self.announcer.known_channels(topic)
         with self._lock:
             shard = self._topics.get(topic)

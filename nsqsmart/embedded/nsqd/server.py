@@ -1,4 +1,4 @@
-"""An nsqd: its ports, and the node behind them."""
+"""An nsqd: its ports and its node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partition as the servers use it: its lock, who leads it, and whether it may be written."""
+"""A partition as the servers use it: its lock, its leader, and whether it takes writes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TopicMeta:
 class Write(NamedTuple):
     """How a command writes: what its failures are called, and whether it queues to be written.
 
-    Plain PUB and MPUB queue up behind each other; those with a trace or a header do not
+    Plain PUB and MPUB wait for each other; those with a trace or a header do not
     (protocol#lost-follower).
     """
 

@@ -1,1 +1,1 @@
-"""One nsqlookupd: who has what, told by nsqds and asked by clients."""
+"""One nsqlookupd: which nsqd has which topic, as the nsqds register and clients ask."""

@@ -154,7 +154,7 @@ class Registrations:
             return [peer for peer in self._peers.values() if peer.seen_at >= oldest]
 
     def knows(self, topic: str) -> bool:
-        """Whether anybody has said anything of it."""
+        """Whether any nsqd or HTTP request has named *topic*."""
         with self._lock:
             return topic in self._kept_topics or self._has_topic(topic)
 
@@ -190,7 +190,7 @@ class Registrations:
         )
 
     def holders(self, topic: str) -> list[tuple[Peer, int]]:
-        """Who has which partition of *topic*."""
+        """The peers that have each partition of *topic*."""
         return [
             (peer, key.partition)
             for peer in self.peers()

@@ -71,7 +71,7 @@ def parse(arguments: Sequence[str], flags: Mapping[str, Flag]) -> dict[str, Any]
 
 
 def _split(argument: str) -> tuple[str, str | None]:
-    """The name of a flag, and the value behind its ``=``."""
+    """The name of a flag, and the value after its ``=``."""
     stripped = argument.removeprefix("-").removeprefix("-")
     if stripped == argument or not stripped:
         raise FlagError(f"unexpected argument {argument!r}")

@@ -55,7 +55,7 @@ class Request(NamedTuple):
 
     @property
     def without_blanks(self) -> Request:
-        """The same, but an empty argument counts as none, as it does for redesigned servers."""
+        """The request without its empty arguments, which redesigned servers ignore."""
         return self._replace(query={name: value for name, value in self.query.items() if value})
 
 

@@ -56,7 +56,7 @@ class DiskQueue:
             read, written = (0, 0), (0, 0)
         found: list[Kept] = []
         number = read[0]
-        # A process that was killed wrote on behind the position it had noted.
+        # A process that was killed had written more after the position it had noted.
         while number <= written[0] or self._path(number).exists():
             with suppress(OSError):
                 data = self._path(number).read_bytes()

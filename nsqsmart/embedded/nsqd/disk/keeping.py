@@ -195,7 +195,7 @@ def _pack(record: Record) -> bytes:
 
 
 def _read(data: bytes) -> Iterator[tuple[int, bytes, int, int, Extension | None]]:
-    """Records, each with the position behind it."""
+    """Records, each with the position after it."""
     position = 0
     while position + _HEAD.size <= len(data):
         offset, size, ext_size, frame_size = _HEAD.unpack_from(data, position)

@@ -28,7 +28,7 @@ def find_shard(hosting: RedesignedHosting, request: Request) -> RedesignedShard:
 
 
 def find_or_not_exist(hosting: RedesignedHosting, request: Request) -> RedesignedShard:
-    """The same for a single message: whatever is wrong with it, it is not there."""
+    """Find the partition of a single message; any error is answered as "not found"."""
     try:
         return find_shard(hosting, request)
     except HttpError as error:

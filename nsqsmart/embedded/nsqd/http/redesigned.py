@@ -257,7 +257,7 @@ class _Channels(ChannelPaths):
             consumer.sink.end()
 
     def finish(self, request: Request) -> None:
-        """/message/finish: a message is taken out of anybody's hands."""
+        """/message/finish: finish a message, whichever consumer has it."""
         shard, channel = self._channel(request)
         try:
             number = atoi(request.query.get("msgid", "").encode(), "ParseInt")

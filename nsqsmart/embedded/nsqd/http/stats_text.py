@@ -29,7 +29,7 @@ def original_text(document: Document) -> str:
 
 
 def redesigned_text(document: Document) -> str:
-    """The same of a redesigned one."""
+    """The text of a redesigned nsqd's statistics."""
     now = time.time_ns() // 1_000_000_000
     lines = [*_opening(document, now), ""]
     if not document["topics"]:

@@ -84,7 +84,7 @@ class Connection:
         self.decoder.feed(self.receive_raw())
 
     def receive_raw(self) -> bytes:
-        """The same, but the bytes are the caller's."""
+        """Flush, wait for bytes, and return them with TLS and compression taken off."""
         self.flush()
         try:
             data = self.sock.recv(_READ_SIZE)

@@ -38,7 +38,7 @@ class TlsLayer:
         return True, self._outgoing.read()
 
     def last_words(self) -> bytes:
-        """The alert behind a handshake that failed."""
+        """The TLS alert after a handshake that failed."""
         return self._outgoing.read()
 
     def outgoing(self, data: bytes) -> bytes:

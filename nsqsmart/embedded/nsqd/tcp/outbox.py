@@ -116,7 +116,7 @@ class Outbox:
                 self._sending.release()
 
     def finish(self) -> None:
-        """Send what is queued, as the last: who closes behind it must not leave it to others."""
+        """Send what is queued in this thread, before the connection is closed."""
         with self._sending:
             while (self.pending or self._rest) and not self._stuck:
                 self._send_some()

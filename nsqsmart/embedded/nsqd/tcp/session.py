@@ -35,7 +35,7 @@ Handler = Callable[[Connection, Command], bytes | None]
 
 
 class Commands:
-    """The verbs of one node, and what a leaving connection leaves behind."""
+    """The verbs of one node, and the clean-up after a connection has ended."""
 
     def __init__(
         self, handlers: dict[bytes, Handler], find: Find, leave: Callable[[Connection], None]
