@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 
 class Opaque:
-    """Whether a connection has left plain NSQ behind; both of its directions look at it."""
+    """Whether a connection no longer speaks plain NSQ; both of its directions read it."""
 
     def __init__(self) -> None:
         self.value = False

@@ -57,7 +57,7 @@ class Fault:
         self.seen = self.acted = 0
 
     def delay(self, seconds: float) -> Fault:
-        """Hold it back for so long, and what comes behind it."""
+        """Hold it back for *seconds*, and everything after it."""
         self.seconds = seconds
         return self._do(Harm.DELAY)
 
@@ -97,8 +97,8 @@ def on(what: str, *, nth: int = 1, times: int = 1) -> Fault:
     """A fault on the *nth* command *what* that a client sends, as ``"PUB"``, and on the next ones.
 
     Or on the nth frame of that kind from the server: MESSAGE, RESPONSE, ERROR, HEARTBEAT. Counted
-    over all connections. Raises ValueError for what no nsqd knows. Behind TLS, snappy and deflate
-    nothing can be told apart: there use :func:`after`.
+    over all connections. Raises ValueError for a name that no nsqd knows. Commands inside TLS,
+    snappy and deflate cannot be told apart: use :func:`after` there.
     """
     if is_path(what):
         raise ValueError(f"{what!r} is HTTP, which goes by unread: use after(0, UP)")
@@ -108,8 +108,8 @@ def on(what: str, *, nth: int = 1, times: int = 1) -> Fault:
 
 
 def after(count: int, direction: Direction, *, nth: int = 1, times: int = 1) -> Fault:
-    """A fault behind *count* bytes that went in *direction*; on the *nth* connection with so many.
+    """A fault after *count* bytes in *direction*, on the *nth* connection that carries so many.
 
-    It is done to what would come next.
+    It applies to the next bytes.
     """
     return Fault(direction, behind=count, nth=nth, times=times)

@@ -9,9 +9,9 @@
         history.wait(timeout=10)
     history.check()
 
-Nothing that was acknowledged is lost, nothing comes that nobody sent, and messages of a key come in
-the order in which they were sent: that is judged by the first delivery of each, for a copy may come
-late (what a retry stored twice, what was delivered again).
+No acknowledged message is lost, no message comes that was never sent, and messages of a key come in
+the order in which they were sent. The first delivery of each counts for the order: a copy may come
+late (a retry stored it twice, or the server delivered it again).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _SHOWN = 5
 
 
 class Inversion(NamedTuple):
-    """*item* came first behind *behind*, which was sent later with the same key."""
+    """*item* first came after *behind*, which was sent later with the same key."""
 
     key: Any
     item: Any
     behind: Any
 
     def __str__(self) -> str:
-        return f"{self.key!r}: {self.item!r} behind {self.behind!r}"
+        return f"{self.key!r}: {self.item!r} after {self.behind!r}"
 
 
 def inversions(deliveries: Iterable[tuple[Hashable, Any]]) -> list[Inversion]:
@@ -74,24 +74,24 @@ class History(Generic[T]):
     # ---------------------------------------------------------------------------- what happens
 
     def sent(self, item: T, key: Hashable = None) -> None:
-        """*item* is about to be published; with a *key* behind all that were sent with it."""
+        """*item* is about to be published; with a *key*, after all earlier ones of that key."""
         with self._lock:
             self._sent.setdefault(item, (key, len(self._sent)))
             self._refused.discard(item)
 
     def acknowledged(self, item: T, key: Hashable = None) -> None:
-        """*item* is stored, for certain."""
+        """The server has stored *item*."""
         self.sent(item, key)
         with self._lock:
             self._acknowledged.add(item)
 
     def refused(self, item: T) -> None:
-        """*item* is not stored, for certain: what fails with another outcome may be."""
+        """The server has not stored *item*. Do not call it where the outcome is unknown."""
         with self._lock:
             self._refused.add(item)
 
     def consumed(self, item: T) -> int:
-        """A handler has *item*; returns how often one had it before."""
+        """A handler received *item*; returns how many deliveries of it came before."""
         with self._lock:
             before = self._consumed[item]
             self._consumed[item] += 1
@@ -158,7 +158,7 @@ class History(Generic[T]):
             return self._consumed.copy()
 
     def lost(self) -> list[T]:
-        """What was acknowledged and never consumed, as it was sent."""
+        """Messages that were acknowledged and never consumed, in the order they were sent."""
         with self._lock:
             missing = self._acknowledged - self._consumed.keys()
             return [item for item in self._sent if item in missing]
@@ -168,14 +168,14 @@ class History(Generic[T]):
         return {item: count for item, count in self.counts().items() if count > 1}
 
     def phantoms(self) -> list[T]:
-        """What was consumed though nobody sent it, or it was refused for certain."""
+        """Messages that were consumed but never sent, or that the server had refused."""
         with self._lock:
             known = self._sent.keys() - self._refused
             known |= self._acknowledged
             return [item for item in self._consumed if item not in known]
 
     def disorder(self) -> list[Inversion]:
-        """What came first behind something that was sent later with the same key."""
+        """Messages that first came after one that was sent later with the same key."""
         with self._lock:
             numbers = dict(self._sent)
             order = list(self._consumed)
@@ -198,7 +198,7 @@ class History(Generic[T]):
         """
         findings: dict[str, Sequence[object]] = {
             "lost": self.lost(),
-            "that nobody sent": self.phantoms(),
+            "never sent": self.phantoms(),
             "out of order": self.disorder() if ordered else [],
         }
         complaints = [
@@ -216,6 +216,6 @@ class History(Generic[T]):
         copies = sum(count - 1 for count in self.duplicates().values())
         return (
             f"{self.published} acknowledged, {self.deliveries} deliveries: "
-            f"{len(self.lost())} lost, {copies} copies, {len(self.phantoms())} that nobody sent, "
+            f"{len(self.lost())} lost, {copies} copies, {len(self.phantoms())} never sent, "
             f"{len(self.disorder())} out of order"
         )

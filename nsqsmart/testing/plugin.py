@@ -1,7 +1,7 @@
 """Fixtures for the tests of applications; pytest finds them once nsqsmart is installed.
 
-It is loaded in every test run of everybody who has nsqsmart: so it imports nothing that costs time
-before a test asks for it.
+pytest loads it in every test run where nsqsmart is installed, so it imports nothing slow before a
+test asks for a fixture.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ::
 
     with Proxy("127.0.0.1:4150") as proxy:
-        proxy.add(on("PUB", nth=2).cut(after=10))     # the second PUB is torn behind 10 bytes
+        proxy.add(on("PUB", nth=2).cut(after=10))     # the second PUB is cut after 10 bytes
         producer = nsqsmart.Producer(address, address_map=proxy.address_map)
 
 Unlike the faults of :mod:`nsqsmart.embedded` it works with real servers, and can do what no server
@@ -106,7 +106,7 @@ class Proxy:
         return f"<Proxy {self.address} to {self._target}>"
 
     def take(self, direction: Direction, name: str, sent: int, size: int) -> Fault | None:
-        """The fault that acts on a piece of *size* bytes, behind *sent* others that way."""
+        """The fault that acts on a piece of *size* bytes, after *sent* bytes in that direction."""
         with self._lock:
             for fault in self._faults:
                 if fault.direction is not direction or fault.acted >= fault.times:
@@ -236,7 +236,7 @@ class _Link:
         if fault is None:
             await self._send(direction, piece.data, sink)
             return
-        # What is behind so many bytes begins there.
+        # The fault begins after so many bytes.
         head = 0 if fault.name else fault.behind - sent
         await self._send(direction, piece.data[:head], sink)
         await self._harm(direction, fault, piece.data[head:], sink)

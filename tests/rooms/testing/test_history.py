@@ -27,7 +27,7 @@ def test_a_history_as_promised():
     history = played(consumed="abcd")
     history.check(most_duplicates=0)
     assert str(history) == (
-        "4 acknowledged, 4 deliveries: 0 lost, 0 copies, 0 that nobody sent, 0 out of order"
+        "4 acknowledged, 4 deliveries: 0 lost, 0 copies, 0 never sent, 0 out of order"
     )
     assert (history.published, history.deliveries, history.lost()) == (4, 4, [])
 
@@ -36,9 +36,9 @@ def test_a_history_as_promised():
     ("consumed", "complaint"),
     [
         ("ad", "2 lost: b, c"),
-        ("abcdx", "1 that nobody sent: x"),
-        ("bacd", "1 out of order: 'k': 'a' behind 'b'"),
-        ("dcba", "3 out of order: 'k': 'c' behind 'd', 'k': 'b' behind 'd', 'k': 'a' behind 'd'"),
+        ("abcdx", "1 never sent: x"),
+        ("bacd", "1 out of order: 'k': 'a' after 'b'"),
+        ("dcba", "3 out of order: 'k': 'c' after 'd', 'k': 'b' after 'd', 'k': 'a' after 'd'"),
         ("abacdd", "2 copies, more than 1"),
     ],
 )
