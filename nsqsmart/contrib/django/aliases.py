@@ -31,7 +31,7 @@ class Producers:
         if found is not None:
             return found
         made = make_recorder(alias) if records else make_producer(alias)
-        # If another thread was faster, this one has not dialled anybody yet.
+        # If another thread was faster, this one has not connected yet.
         return self._made.setdefault((alias, records), made)
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ LANES = 16
 class OutboxMessage(models.Model):
     """A message that ``manage.py nsq_relay`` publishes after the commit, and then deletes.
 
-    Messages of one key are in one lane, and leave it in the order of their ids.
+    Messages of one key have one ``lane`` (an order group): it is published in the order of the ids.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -50,12 +50,12 @@ class OutboxMessage(models.Model):
         )
 
     def letter(self) -> Letter:
-        """What was written down."""
+        """Return the letter that :meth:`keep` wrote."""
         return Letter(self.topic, bytes(self.body), self.alias, _from_json(self.arguments))
 
 
 class OutboxLane(models.Model):
-    """Which relay has a lane: by a lock on the row; or until a time, where rows take no locks."""
+    """Which relay owns an order group: by a lock on the row, or by a lease without row locks."""
 
     lane = models.PositiveSmallIntegerField(primary_key=True)
     holder = models.CharField(max_length=40, blank=True, default="")
@@ -66,7 +66,7 @@ class OutboxLane(models.Model):
 
 
 def lane_of(letter: Letter) -> int:
-    """That of its key or partition; without one, any."""
+    """The order group of its key or partition; any group for a letter without either."""
     place = letter.key if letter.key is not None else letter.partition
     text = repr((letter.alias, letter.topic, place)).encode()
     return zlib.crc32(text if place is not None else letter.body) % LANES

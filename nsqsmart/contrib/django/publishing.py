@@ -100,7 +100,7 @@ def publish(
 
 
 async def apublish(topic: str, body: bytes, **arguments: Any) -> Receipt | None:
-    """As :func:`publish`, for an async view; outside of any transaction."""
+    """Call :func:`publish` from an async view; outside of any transaction."""
     receipt: Receipt | None = await sync_to_async(publish)(topic, body, **arguments)
     return receipt
 

@@ -83,11 +83,11 @@ class Passage:
 class Relay:
     """Publishes what is in the outbox of *database*, *page* rows at a time.
 
-    A topic that could not be published rests in its lane for a while, and holds up no other.
+    A topic that could not be published rests in its order group for a while; other topics go on.
 
-    A lane belongs to one relay at a time: where the database can skip locked rows, by a lock that
-    ends with the relay's transaction; elsewhere by a lease in the row, which others respect until
-    its time is over.
+    An order group (column ``lane``) belongs to one relay at a time: where the database can skip
+    locked rows, by a lock that ends with the relay's transaction; elsewhere by a lease in the row,
+    which others respect until its time is over.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Relay:
         self._name = uuid4().hex
         self._stopped = False
         self._rests = Rests(clock)
-        self._failed = -1  # the lane in which a topic failed last
+        self._failed = -1  # the order group in which a topic failed last
 
     @property
     def stopped(self) -> bool:
@@ -113,10 +113,10 @@ class Relay:
         self._stopped = True
 
     def run_once(self, *, brief: bool = False) -> Passage:
-        """Look at every lane once; those that another relay has are left to it.
+        """Publish from every order group once, except those that another relay owns.
 
-        *brief*: a topic that fails in one lane is left alone in those behind it, so that it costs
-        the others one timeout and not one a lane; the next look begins behind that lane.
+        *brief*: a topic that fails in one group is skipped in the later ones, so that it costs the
+        others one timeout and not one for each group; the next round begins after that group.
         """
         passage, failing = Passage(), set[Target]()
         waiting = OutboxMessage.objects.using(self._database).filter(refused=False)
@@ -131,7 +131,7 @@ class Relay:
         return passage
 
     def _empty(self, lane: int, others: set[Target], passage: Passage) -> set[Target]:
-        """All of *lane* but what rests and the *others*; what failed, which is left alone then.
+        """Publish *lane*, except what rests and the *others*; returns what failed.
 
         Page by page, so that no transaction is long.
         """
@@ -203,7 +203,7 @@ class Relay:
 
     @contextmanager
     def _hold(self, lane: int) -> Iterator[bool]:
-        """Whether this relay has *lane*, inside the block."""
+        """Whether this relay owns *lane*, inside the block."""
         OutboxLane.objects.using(self._database).get_or_create(lane=lane)
         lanes = OutboxLane.objects.using(self._database).filter(lane=lane)
         if connections[self._database].features.has_select_for_update_skip_locked:

@@ -65,11 +65,11 @@ class NSQ:
     def publish_json(
         self, topic: str, value: object, **arguments: Unpack[PublishArguments]
     ) -> Receipt:
-        """The same of *value* in JSON: :meth:`nsqsmart.Producer.publish_json`."""
+        """Publish *value* as JSON now: :meth:`nsqsmart.Producer.publish_json`."""
         return self.producer.publish_json(topic, value, **arguments)
 
     def publish_many(self, topic: str, bodies: Iterable[bytes], **arguments: Any) -> Receipt:
-        """Several at once: :meth:`nsqsmart.Producer.publish_many`."""
+        """Publish several messages at once: :meth:`nsqsmart.Producer.publish_many`."""
         return self.producer.publish_many(topic, bodies, **arguments)
 
     def publish_after_commit(
@@ -132,7 +132,7 @@ class NSQ:
         batch: bool = False,
         **options: Any,
     ) -> Callable[[F], F]:
-        """As :meth:`handler`, for the apps that *blueprint* is registered with."""
+        """Declare a :meth:`handler` for the apps that *blueprint* is registered with."""
         return self._declare(blueprint, topic, channel, batch=batch, options=options)
 
     def handlers_of(self, app: Flask) -> list[Declared]:

@@ -60,7 +60,7 @@ class State:
         if found is not None:
             return found
         made = self._make_recorder() if self.records else self.make_producer()
-        # If another thread was faster, this one has not dialled anybody yet.
+        # If another thread was faster, this one has not connected yet.
         return self._made.setdefault(self.records, made)
 
     def find_producer(self) -> tuple[Producer, float]:

@@ -35,7 +35,7 @@ def traced_handler(telemetry: Telemetry, handler: Handler | None) -> Handler | N
 
 
 def traced_batch_handler(telemetry: Telemetry, handler: Handler | None) -> Handler | None:
-    """The same for a handler of batches: one span, with a link for each message."""
+    """*handler* of batches, in one span with a link for each message."""
     if handler is None or not _is_plain(handler):
         return handler
 
@@ -93,7 +93,7 @@ def _run(
 def _note_raised(span: trace.Span, labels: words.Attributes, error: BaseException) -> None:
     span.add_event("requeue", _delay_of(error))
     if isinstance(error, Requeue):
-        return  # a wish, no failure
+        return  # the handler asked for it: not a failure
     kind = labels[words.ERROR_TYPE] = words.error_type(error)
     span.set_attribute(words.ERROR_TYPE, kind)
     span.record_exception(error)

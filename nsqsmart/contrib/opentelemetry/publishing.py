@@ -93,7 +93,7 @@ class Publishing:
         *,
         batch: bool = False,
     ) -> T:
-        """Send with the context, in the best way that the topic takes."""
+        """Send with the context, in the best form that the topic takes."""
         mode = self._telemetry.propagate
         ways = self._ways(producer, topic) if mode == "auto" else iter((mode,))
         tried: Arguments | None = None
@@ -122,7 +122,7 @@ class Publishing:
         yield NOTHING
 
     def _known(self, producer: Producer, topic: str) -> str | None:
-        """The best way that *topic* takes; None until it was looked up."""
+        """The best form that *topic* takes; None until it was looked up."""
         learned = self._learned.setdefault(producer, {})
         if topic not in learned:
             seen = producer.stats().get("topics", {}).get(topic)
@@ -133,7 +133,7 @@ class Publishing:
         return learned[topic]
 
     def _adorned(self, way: str, arguments: Arguments, *, batch: bool = False) -> Arguments:
-        """*arguments*, with the current context as *way* has it."""
+        """*arguments*, with the current context in the form *way*."""
         given = dict(arguments)
         if way == HEADER:
             carrier: dict[str, str] = {}

@@ -1,1 +1,1 @@
-"""What the integrations with web frameworks have in common; not for anybody else."""
+"""Shared code of the integrations with web frameworks; private to them."""

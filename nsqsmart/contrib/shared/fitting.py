@@ -80,7 +80,7 @@ def _describe(dialect: Dialect, use: Use) -> str:
 
 
 def find_misfits(dialects: Mapping[str, Dialect], use: Use) -> list[str]:
-    """What of the declared use these servers cannot do, in words."""
+    """The declared options that these servers do not support, as sentences."""
     wrong = []
     for nsqd, dialect in sorted(dialects.items()):
         if use.dialect not in (None, dialect):

@@ -113,7 +113,7 @@ class Shift:
     def run(self, on_ready: Callable[[], object]) -> Sequence[CloseReport]:
         """Block until a signal, or until a limit is met; then drain.
 
-        *on_ready* is called as soon as a signal does that: who is told of it may send one.
+        *on_ready* is called once the signal handlers are set: from then on a signal ends it.
 
         Raises ServersLost, and what :func:`nsqsmart.run` raises.
         """

@@ -18,14 +18,14 @@ from nsqsmart.errors import (
 from nsqsmart.testing.recording import RecordingProducer
 
 HOPELESS = (MessageRejected, NotSupported, OrderingNotSupported, ConfigError, TypeError)
-"""What the same letter will meet again, whenever it is sent."""
+"""Errors that sending the letter again would meet again."""
 
 _ALONE = ("delay", "trace_id", "tag")
 _PLACE = ("key", "partition")
 
 
 class Lane(NamedTuple):
-    """What keeps its order: a partition of a topic, a key where there are none, or all unkeyed."""
+    """The order group of a letter: its partition, its key without partitions, or all unkeyed."""
 
     topic: str
     partition: int | None = None
@@ -46,9 +46,10 @@ class Dispatch:
     """Sends *letters* of one alias with *producer* until *deadline* (monotonic seconds).
 
     What goes to one partition, or to a topic without a key, goes in order, with one MPUB where it
-    may. A failure ends its partition: what comes behind in it fails too, or it would be stored out
-    of order. A letter that is refused for what it is fails alone. Each lane has an equal share of
-    the time that is left, so that one without a server does not use up that of the others.
+    may. A failure ends its order group: the later letters of the group fail too, or they would be
+    stored out of order. A letter that is refused for what it is fails alone. Each group has an
+    equal share of the time that is left, so that one without a server does not use up that of the
+    others.
 
     Attributes:
         waiting: what has neither been stored nor failed, by its number; in order.
@@ -71,7 +72,7 @@ class Dispatch:
         whole = self._deadline
         for left, (lane, numbers) in zip(range(len(lanes), 0, -1), lanes.items(), strict=True):
             now = monotonic()
-            # What a quick lane does not need is for those behind it.
+            # The time that a quick group does not need is for the groups after it.
             self._deadline = now + (whole - now) / left
             self._send_lane(lane, numbers)
 
@@ -128,7 +129,7 @@ class Dispatch:
         return one == other and not any(name in one for name in _ALONE)
 
     def _send(self, lane: Lane, run: list[int]) -> Exception | None:
-        """What ends the lane, if anything does."""
+        """Send one run; return the error that ends the order group, or None."""
         try:
             self._publish(lane, [self.waiting[number] for number in run])
         except Exception as error:  # noqa: BLE001 - whatever it is, the letter failed
@@ -141,7 +142,7 @@ class Dispatch:
         return None
 
     def _send_one_by_one(self, lane: Lane, run: list[int], error: Exception) -> Exception | None:
-        """One of *run* is meant by *error*: the others shall not suffer for it."""
+        """Send each letter of *run* alone: *error* is about one of them, and the others go on."""
         if len(run) == 1:
             self._fail(run, error)
             return None

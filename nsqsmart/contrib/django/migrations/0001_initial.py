@@ -8,7 +8,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """Messages, and the lanes that relays hold."""
+    """Messages, and the order groups (column ``lane``) that relays own."""
 
     initial = True
 
