@@ -19,7 +19,7 @@ SUB_ORDER_IS_MUST = "E_SUB_ORDER_IS_MUST"
 MOVED = frozenset({NOT_LEADER, NOT_WRITABLE, TOPIC_NOT_EXIST})
 """The partition is, or is about to be, led elsewhere: look up again."""
 STAYS_OPEN = frozenset({NOT_LEADER, NOT_WRITABLE})
-"""Refusals of a PUB that leave the connection open whoever says them.
+"""Refusals of a PUB that leave the connection open, in either dialect.
 
 See protocol#pub, protocol#leader-errors.
 """

@@ -1,8 +1,8 @@
 """The server half: cuts a client's stream into command lines and bodies.
 
 Servers judge a command line before they read its body, so this decoder is pulled: ask for the
-next command, then for as many bytes as the command says. Whatever is asked for and has not come
-yet is None; feed more and ask again.
+next command, then for as many bytes as the command says. A call returns None while its bytes have
+not all come; feed more and call again.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class CommandDecoder:
         return Command(verb, (message_id,))
 
     def _touch(self) -> Command | None:
-        """TOUCH: at least 23 bytes, LFs among them or not; nothing is read behind them."""
+        """TOUCH: at least 23 bytes, LFs among them or not; nothing is read after them."""
         newline = self._newline(self._start)
         if newline is None:
             return None

@@ -26,7 +26,7 @@ _pack = _LENGTH.pack
 
 @lru_cache(maxsize=4096)
 def prefix(verb: str, topic: str, partition: int | None = None) -> bytes:
-    """The line of a publish command; kept, for it is the same for every message."""
+    """The line of a publish command; cached, because it is the same for every message."""
     return (f"{verb} {topic}\n" if partition is None else f"{verb} {topic} {partition}\n").encode()
 
 

@@ -112,7 +112,7 @@ class DeliveryDecoder(Generic[T]):
         return messages, others
 
     def _cut(self, stream: bytes, position: int) -> tuple[Frame | None, int]:
-        """One frame of any type, and the position behind it; None if it is incomplete."""
+        """One frame of any type, and the position after it; None if it is incomplete."""
         if len(stream) - position < PREFIX_SIZE:
             return None, position
         size, frame_type = _PREFIX.unpack_from(stream, position)

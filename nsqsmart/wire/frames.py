@@ -64,7 +64,7 @@ class Tail:
         return self._need - self.size if self.size >= PREFIX_SIZE else 0
 
     def join(self, data: bytes) -> bytes | None:
-        """*data* behind what was held, or None while the frame is still incomplete."""
+        """The held bytes followed by *data*, or None while the frame is still incomplete."""
         if not self.size:
             return data
         self._pieces.append(data)
@@ -160,9 +160,9 @@ class FrameDecoder:
         return frames
 
     def next(self, data: bytes) -> tuple[Frame, bytes] | None:
-        """The first frame that *data* completes, and the bytes behind it.
+        """The first frame that *data* completes, and the bytes after it.
 
-        For the handshake, where the bytes behind a frame may belong to another layer.
+        For the handshake, where the bytes after a frame may belong to another layer.
         """
         stream = self._tail.join(data)
         if stream is None:

@@ -327,7 +327,7 @@ def _check(values: dict[str, Any], fields: dict[str, type]) -> None:
 
 
 def _check_filter(rules: dict[str, Any] | None) -> None:
-    """The same for the filter and the rules in it; null is an empty rule."""
+    """Check the JSON types of the filter and of the rules in it; null is an empty rule."""
     if rules is None:
         return
     _check(rules, _FILTER_FIELDS)

@@ -1,6 +1,6 @@
 """Records of the disk spool: messages that wait in a file, each of which can be told whole.
 
-A segment is a header and records behind it. The header is :data:`MAGIC` and 8 random bytes, the
+A segment is a header, then records. The header is :data:`MAGIC` and 8 random bytes, the
 *mark*. A record is the mark, length and CRC-32 of what follows, the length of its particulars,
 these as JSON, and the body. The mark shows where the next record begins behind damaged bytes; being
 random, it stands in no body.

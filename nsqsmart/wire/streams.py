@@ -1,7 +1,7 @@
 """Snappy and deflate as byte transforms (protocol#upgrades).
 
 Both directions keep one continuous stream, flushed after every command. ``incoming`` yields
-pieces of bounded size, so that a bomb is stopped by the frame limit of whoever reads them.
+pieces of bounded size, so that the reader's frame limit stops a decompression bomb.
 """
 
 from __future__ import annotations
