@@ -1,8 +1,9 @@
-"""Who gets which RDY, so that no more than ``max_in_flight`` can ever be in flight.
+"""The RDY of each connection, so that no more than ``max_in_flight`` can ever be in flight.
 
 A connection can have as many messages in flight as its RDY, or as it has already, whichever is
-more. So whoever was lowered still holds what it was sent, and others get it only as that is
-answered: without this every new connection, and every turn, would add to what is in flight.
+more. So a connection whose RDY was lowered still holds the messages it was sent, and others get
+its share only as these are answered. Without this, every new connection and every turn would add
+to what is in flight.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ def allot(
     in_flight: Mapping[object, int],
     total: int,
 ) -> dict[N, int]:
-    """The RDY of each of *shares*: its wish or its share, and what others leave of theirs.
+    """The RDY of each of *shares*: its need up to its share, and more where others need less.
 
     Where there is not enough, the first of *shares* go first. *shares* add up to *total* at most,
     and so does what comes out. *in_flight* holds messages that are delivered and can still be
-    answered; whoever is not in it has none.
+    answered; a connection that is not in it has none.
     """
     levels = {name: min(share, wishes[name]) for name, share in shares.items()}
     hungry = {name: wishes[name] - level for name, level in levels.items() if wishes[name] > level}

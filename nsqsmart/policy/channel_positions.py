@@ -1,7 +1,7 @@
 """Where a channel stands in a partition's log, and whether it skipped (protocol#new-leader).
 
-A redesigned cluster can forget a channel that nobody has finished a message of, when the
-partition's leader changes: the new leader makes it anew, at the end of the log.
+When a partition's leader changes, a redesigned cluster can forget a channel on which no message
+was finished: the new leader makes the channel anew, at the end of the log.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def parse_position(
 ) -> ChannelPosition | None:
     """Read an nsqd's answer to ``/stats``; None if it does not know the channel.
 
-    Raises :class:`DiscoveryError` for what is no answer.
+    Raises :class:`DiscoveryError` if it is not an answer of an nsqd.
     """
     status, data, text = unwrap(status, body)
     if status != _OK or not isinstance(data, dict):
@@ -84,9 +84,9 @@ def judge_position(
 ) -> Finding:
     """Compare what a new connection finds with what was unfinished on the one before.
 
-    *choice* is ``on_channel_lost``: "auto" sets back what is ordered. Only where nobody else can
-    have finished the messages, or would get them twice: this process has finished none of the
-    partition, and no other consumer is connected.
+    *choice* is ``on_channel_lost``: "auto" sets back ordered channels. It does so only where no
+    other consumer can have finished the messages, or would get them twice: this process has
+    finished none of the partition, and no other consumer is connected.
     """
     others = position.clients > 1
     if known.lowest is None:

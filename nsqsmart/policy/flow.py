@@ -1,7 +1,7 @@
 """How many messages each connection may have in flight, and when to hold back.
 
-RDY is a level, not a credit: whoever sends asks here what it should be now. The machine holds the
-shares of ``max_in_flight`` and the backoff state; it never does I/O and never reads a clock.
+RDY is a level, not a credit: before it is sent, this state machine says what it should be now. It
+holds the shares of ``max_in_flight`` and the backoff state; it never does I/O or reads a clock.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FlowControl:
         return self._targets.get(name, 0)
 
     def shares(self) -> dict[Name, int]:
-        """The target of each; who has waited longest for his turn comes first."""
+        """The target RDY of each connection; the one that has waited longest comes first."""
         return dict(self._targets)
 
     def due(self) -> float | None:
@@ -99,7 +99,7 @@ class FlowControl:
         self._compute()
 
     def served(self) -> list[Name]:
-        """Who has what there is while others wait; nobody if there is enough."""
+        """The connections that have RDY while others wait for it; empty if there is enough."""
         if not self.needs_rotation():
             return []
         if self.state is FlowState.PROBING:
@@ -112,7 +112,7 @@ class FlowControl:
         The probe moves on too: where it waits there may be no message, while others have many.
         """
         ending = [name for name in self.served() if over is None or name in over]
-        # To the end of the queue: nobody's turn depends on who comes and goes.
+        # To the end of the queue: a turn does not depend on connections that come and go.
         for name in ending:
             self._ceilings[name] = self._ceilings.pop(name)
         if ending and self.state is FlowState.PROBING:

@@ -39,8 +39,8 @@ class Governor:
     def tick(self, messages: int, elapsed: float, round_trip: float, busy: int) -> None:
         """Look at the last *elapsed* seconds, in which *messages* came.
 
-        *round_trip* to the server is in seconds; *busy* of its messages are in somebody's hands
-        just now, not in the inbox.
+        *round_trip* to the server is in seconds; *busy* of its messages are in a handler now, not
+        in the inbox.
         """
         elapsed = max(elapsed, PERIOD / 10)
         # Just now is no average: a trickle is caught in a short handler now and then.
@@ -59,7 +59,7 @@ class Governor:
         self.resting = self.level == 1 and not messages and self._busy < _IDLE
 
     def within(self, most: int) -> int:
-        """The RDY to wish for; *most* is all that the connection could ever have."""
+        """The RDY it needs, at most *most*: all that the connection could ever have."""
         # What it asks for beyond that it would have to give back later.
         self.level = min(self.level, max(1, most))
         return min(self.level, most)

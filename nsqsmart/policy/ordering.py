@@ -12,7 +12,7 @@ _MOST_RANGES = 1000
 class Order(StrEnum):
     """How a message stands to those before it.
 
-    NEXT: behind the last one. REPEAT: the same one again. REWIND: back to one that came before, or
+    NEXT: after the last one. REPEAT: the last one again. REWIND: back to one that came before, or
     to before the first one, after an operator set the channel back or the server redelivers from
     its confirmed position. VIOLATION: a later offset without a larger internal id, or a message
     that has never come, though later ones have; no healthy server sends either.

@@ -42,7 +42,7 @@ class Outages(Generic[N]):
         self.nodes[node] = _Outage(failures, now + pause)
 
     def worked(self, node: N) -> None:
-        """*node* answered: nothing is held against it any more."""
+        """*node* answered: it is no longer avoided."""
         self.nodes.pop(node, None)
 
     def avoided(self, now: float) -> frozenset[N]:
@@ -50,7 +50,7 @@ class Outages(Generic[N]):
         return frozenset(node for node, outage in list(self.nodes.items()) if now < outage.until)
 
     def probe(self, node: N, now: float) -> None:
-        """Somebody tries *node*: others wait for what comes of it, as long as another pause."""
+        """A caller tries *node* now: the others wait for its result, for one more pause at most."""
         known = self.nodes.get(node)
         if known and now >= known.until:
             pause = min(_MAX_PAUSE, _PAUSE * 2 ** min(known.failures - 1, 10))

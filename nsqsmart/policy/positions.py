@@ -57,12 +57,12 @@ def _seconds(moment: datetime) -> int:
 
 
 class Gate:
-    """Keeps out what a server had read before it was told to go on elsewhere.
+    """Drops messages that a server had read before the channel was moved.
 
-    One or two such messages may still come; once one at the position is there, or behind it, all
+    One or two such messages may still come; once one at the position has come, or after it, all
     are let in. *floor* is an offset, *since* a time in nanoseconds since the epoch, and *first* the
     offset that the first message of an ordered partition must have: a later one is kept out, and
-    given back, for somebody else may have the first one; then it comes again.
+    requeued, because another consumer may have the first one; then it comes again.
     """
 
     def __init__(self, floor: int = 0, since: int = 0, first: int | None = None) -> None:
@@ -84,7 +84,7 @@ class Gate:
         return True
 
     def is_early(self, offset: int) -> bool:
-        """Whether it is behind the one that has to come first."""
+        """Whether its offset is after the message that has to come first."""
         return self._first is not None and offset > self._first
 
 

@@ -51,7 +51,7 @@ def judge(error: TransportError, *, keyed: bool, retry_unanswered: bool) -> Verd
         return _NOT_SENT._replace(retry=not error.permanent)
     if isinstance(error, DiscoveryError) or not error.sent:
         return _NOT_SENT
-    # Sent and unanswered: a resend of a keyed message could surface behind later ones.
+    # Sent and unanswered: a resend of a keyed message could be stored after later ones.
     return Verdict(
         Outcome.UNCERTAIN, answered=False, retry=not keyed or retry_unanswered, moved=True
     )

@@ -23,7 +23,8 @@ _SIGN32 = 0x80000000
 _INT64 = 1 << 63
 
 # A codec is imported on first use. A process that forks while one thread does so hands its child
-# the lock of that import, which nobody there will ever release: so not in the middle of a publish.
+# the lock of that import, and no thread there releases it. So the codec is imported here, not in
+# the middle of a publish.
 _JAVA_CODEC = "utf-16-be"
 codecs.lookup(_JAVA_CODEC)
 
@@ -139,7 +140,7 @@ class Rotation:
 
     def __init__(self, start: int = 0) -> None:
         self.turn = start
-        """Whose turn it was last; who takes one without :meth:`pick` counts it here."""
+        """The number of the last turn; a caller that chooses without :meth:`pick` counts here."""
 
     def pick(self, targets: Sequence[Target], avoid: Collection[Address] = ()) -> Target:
         """The next target; *targets* must not be empty."""
@@ -149,7 +150,7 @@ class Rotation:
             for step in range(count):
                 target = targets[(turn + step) % count]
                 if target.address not in avoid:
-                    # The turn is taken here, or whoever stands behind a dead node has two.
+                    # The turn is taken here, or the target after a dead node would have two.
                     self.turn = turn + step
                     return target
         return targets[turn % count]

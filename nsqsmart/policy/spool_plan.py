@@ -19,7 +19,7 @@ _SLOT_RECORD = 12
 class Progress(NamedTuple):
     """Everything before ``offset`` of ``segment`` is sent.
 
-    So are the records behind it that begin at one of ``done``.
+    So are the later records that begin at one of ``done``.
     """
 
     segment: int = 0
@@ -27,7 +27,7 @@ class Progress(NamedTuple):
     done: frozenset[int] = frozenset()
 
     def encode(self) -> bytes:
-        """As :func:`read_progress` reads it."""
+        """Encode the progress for :func:`read_progress`."""
         values = {"segment": self.segment, "offset": self.offset, "done": sorted(self.done)}
         return json.dumps(values).encode() + b"\n"
 
@@ -84,14 +84,14 @@ def read_slot(data: bytes) -> tuple[int, Progress] | None:
 
 
 def further(one: Progress, other: Progress) -> Progress:
-    """Which of two knows more."""
+    """The one that is further; both together if they stand at one offset."""
     if (one.segment, one.offset) == (other.segment, other.offset):
         return one._replace(done=one.done | other.done)
     return max(one, other, key=lambda each: (each.segment, each.offset))
 
 
 def window(records: Sequence[Placed]) -> Sequence[Placed]:
-    """As many of *records* as are sent before anybody looks again; one at least."""
+    """The first of *records*, as many as are sent in one round; at least one."""
     size = 0
     for number, each in enumerate(records[:WINDOW_MESSAGES]):
         size += len(each.record.body)
@@ -103,7 +103,7 @@ def window(records: Sequence[Placed]) -> Sequence[Placed]:
 def batches(
     records: Iterable[Placed], place_of: Callable[[SpoolRecord], Hashable]
 ) -> list[list[Placed]]:
-    """*records* in commands: what goes to one place stays in its order.
+    """Split *records* into commands; the records of one key or partition stay in order.
 
     What has a delay goes alone: no command takes several such messages.
     """

@@ -9,7 +9,7 @@ _SLACK = 2
 class Surplus:
     """Watches one subscribed connection; times are monotonic seconds.
 
-    RDY bounds what is in flight for the server, which counts a message no more once it was
+    RDY bounds what is in flight for the server. It no longer counts a message once it was
     answered, once ``msg_timeout`` is over, or once an operator has emptied the channel. So as many
     unanswered messages as were asked for may be added in each ``msg_timeout``. Twice as many and
     64 are permitted.

@@ -1,4 +1,4 @@
-"""The picture of a topic: who leads which partition. Immutable, replaced whole."""
+"""The topology of a topic: which nsqd leads which partition. Immutable, replaced whole."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Topology:
     ``state`` is UNKNOWN when no lookup knows the topic, NO_CHANNEL when a redesigned lookup
     withholds it from writers. ``partition_num`` (0 on an original cluster) comes from the
     topic's metadata and is what keys are mapped by, however many leaders are listed.
-    ``generation`` grows by one with every picture; ``taken_at`` is monotonic seconds.
+    ``generation`` grows by one with every snapshot; ``taken_at`` is monotonic seconds.
     """
 
     topic: str
@@ -95,7 +95,7 @@ def merge(
     refused: Collection[Refused] = (),
     keeps: bool = False,
 ) -> Topology:
-    """One picture out of what every lookup answered.
+    """Merge the answers of all lookups into one topology.
 
     Original answers are united by address. Partitions have one leader each: the majority's, then
     the first answer's (the caller puts the leading lookup first) that differs from the node that
@@ -140,7 +140,7 @@ def merge(
 
 
 def direct(topic: str, addresses: Sequence[Address]) -> Topology:
-    """The picture when the nsqds were named by hand: no partitions, original dialect."""
+    """The topology of nsqds that were named by hand: no partitions, original dialect."""
     nodes = tuple(Node(address, Address(address.host, 0)) for address in addresses)
     return Topology(topic, TopicState.FOUND, nodes=nodes, generation=1)
 

@@ -22,7 +22,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def make_fields(event: str, now: int, clock: int, *facts: TraceFields) -> dict[str, object]:
-    """The fields of one line; of *facts*, what is None is left out.
+    """The fields of one line; a None in *facts* is left out.
 
     *now* is in nanoseconds since the epoch; *clock* in nanoseconds of a clock that is only good
     for differences within one process.

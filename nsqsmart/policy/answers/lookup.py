@@ -29,7 +29,7 @@ _UNKNOWN_TOPIC = frozenset({"TOPIC_NOT_FOUND", "Key not found"})
 _NO_SUCH_PATH = "NOT_FOUND"
 _NO_CHANNEL = "Topic has no channel"
 _BROADCAST = IPv4Address("255.255.255.255")
-# Whatever ipaddress lets pass behind the % of an IPv6 scope.
+# ipaddress accepts any text after the % of an IPv6 scope.
 _LITERAL = re.compile(r"[0-9a-fA-F:.]+(?:%[a-zA-Z0-9_.-]+)?")
 _LABEL = r"[a-zA-Z0-9_][a-zA-Z0-9_-]{0,62}"
 _HOST_NAME = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}\.?")

@@ -84,13 +84,13 @@ class TopicSettings(NamedTuple):
         )
 
     def is_met_by(self, meta: TopicMeta) -> bool:
-        """Whether a topic that is there is the one that is wished for."""
+        """Whether an existing topic has the requested settings."""
         wanted = (self.partitions, self.replicas, self.ordered, self.extend_support)
         return wanted == (meta.partition_num, meta.replicas, meta.ordered, meta.extended)
 
 
 def describe_topic(meta: TopicMeta) -> str:
-    """*meta*, as it would be wished for."""
+    """The request that would make a topic with *meta*."""
     return (
         f"partitions={meta.partition_num}, replicas={meta.replicas}, "
         f"ordered={meta.ordered}, extend_support={meta.extended}"
@@ -107,7 +107,7 @@ class Operation(NamedTuple):
     deletes: bool = False
 
     def at(self, partition: int | None) -> Operation:
-        """The same for one partition of a redesigned nsqd."""
+        """The operation on one partition of a redesigned nsqd."""
         if partition is None:
             return self
         return self._replace(query=(*self.query, ("partition", str(partition))))

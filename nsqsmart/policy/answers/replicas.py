@@ -35,7 +35,7 @@ class Replicas:
 def parse_in_sync(status: int, body: bytes, topic: str, partition: int) -> int | None:
     """Read the answer to ``/coordinator/stats``; None where it does not tell.
 
-    Raises DiscoveryError for what is no answer of an nsqd.
+    Raises DiscoveryError if it is not an answer of an nsqd.
     """
     status, data, _ = unwrap(status, body)
     if status != _OK or not isinstance(data, dict):

@@ -63,8 +63,8 @@ class TopicStats:
         topic: its name.
         partition: its number; None on an original nsqd.
         nsqd: ``"host:port"`` for TCP.
-        leader: this nsqd leads the partition; True on an original nsqd. A partition that nobody
-            leads at the moment is shown by the copy that has most messages, with False.
+        leader: this nsqd leads the partition; True on an original nsqd. A partition without a
+            leader is shown by the copy that has most messages, with False.
         depth: messages that wait for a first channel; 0 on a redesigned nsqd, where they do not.
         backend_depth: what of *depth* is on disk.
         message_count: messages it ever took; an original nsqd counts since it started.
