@@ -12,7 +12,7 @@ of the integrations: Django, Flask, OpenTelemetry, Prometheus, the pytest plugin
 line. They change only with a new minor version before 1.0, a new major version after it, and a line
 in the changelog. Import from ``nsqsmart``: the modules below it move.
 
-Floors, from the ground: ``errors``, ``names``, ``metrics`` and ``config``; ``wire`` (bytes and
+Floors, from the bottom up: ``errors``, ``names``, ``metrics`` and ``config``; ``wire`` (bytes and
 values); ``policy`` (decisions); ``net`` (the only floor that blocks) and ``tracing`` (a switch);
 ``client`` (what is exported here). ``embedded`` and ``cli`` are beside it. Imports only go down.
 """
@@ -160,7 +160,7 @@ _HOMES = {
 if not TYPE_CHECKING:  # where a misspelt name is an error
 
     def __getattr__(name: str) -> object:
-        """Import what is asked for: a cron job that publishes does not wait for the Consumer."""
+        """Import a public name on first use: a cron job that publishes needs no Consumer."""
         if name in _MODULES:
             return import_module(f"nsqsmart.{name}")
         if name not in _HOMES:

@@ -40,7 +40,7 @@ class Attempt(NamedTuple):
 
 
 class NodeResult(NamedTuple):
-    """What came of an operation of an Admin on one server.
+    """The result of an Admin operation on one server.
 
     ``partition`` is None where the server as a whole was asked; ``detail`` says what failed.
     """
@@ -64,7 +64,7 @@ class ClientClosed(NsqError, RuntimeError):
 
 
 class UsedAfterFork(ClientClosed):
-    """What the parent process consumes with was used in a forked child.
+    """A forked child used a consumer of its parent process.
 
     A Consumer before its ``start()`` there, a PullSubscription, or a message of either: a child
     never speaks on its parent's connections.
@@ -87,12 +87,12 @@ class AdminError(NsqError):
 
     @property
     def done(self) -> tuple[NodeResult, ...]:
-        """Where it was done."""
+        """The results of the servers on which the operation succeeded."""
         return tuple(each for each in self.results if each.done)
 
     @property
     def failed(self) -> tuple[NodeResult, ...]:
-        """Where it was not, or may not have been."""
+        """The results of the servers on which it failed, or may have failed."""
         return tuple(each for each in self.results if not each.done)
 
 
@@ -117,11 +117,11 @@ class ConnectError(TransportError):
 
 
 class TlsRequired(ConnectError):
-    """TLS was asked for and the server does not offer it, or the other way round."""
+    """The client wants TLS and the server does not offer it, or the reverse."""
 
 
 class ConnectionLost(TransportError):
-    """The connection ended; ``sent`` tells whether a command may have been on its way."""
+    """The connection ended; ``sent`` tells whether bytes of a command may have been sent."""
 
     def __init__(self, message: str, *, sent: bool = False) -> None:
         super().__init__(message)
@@ -135,7 +135,7 @@ class ResponseTimeout(TransportError, TimeoutError):
 
 
 class PoolTimeout(TransportError, TimeoutError):
-    """Every connection to that nsqd was lent to other callers until the deadline."""
+    """Other callers used every connection to that nsqd until the deadline."""
 
 
 class TurnTimeout(TransportError, TimeoutError):
@@ -147,9 +147,9 @@ class DiscoveryError(TransportError):
 
 
 class ProtocolError(TransportError):
-    """The peer broke the protocol: garbage, a giant length, an answer nobody asked for.
+    """The peer broke the protocol: garbage, a giant length, an answer without a command.
 
-    ``permanent`` tells that it speaks another one, and always will: HTTP.
+    ``permanent`` tells that the peer speaks another protocol, such as HTTP: a retry cannot help.
     """
 
     sent = True
@@ -188,7 +188,7 @@ class NotAuthorized(SubscribeError):
 
 
 class CannotBe(NsqError):
-    """Family: the topic or the servers are not as what was asked needs them.
+    """Family: the topic or the servers do not support the call.
 
     ``hint`` is one line that says what to do, or ``""``; ``retryable`` tells that the same call may
     succeed later.
@@ -212,14 +212,14 @@ class OrderingNotSupported(CannotBe):
 
 
 class NotSupported(CannotBe):
-    """This server or topic cannot do what was asked (delay, headers, trace, offsets)."""
+    """This server or topic does not support an argument (delay, headers, trace, offsets)."""
 
 
 class PublishError(NsqError):
     """A publish failed.
 
-    :class:`NotAuthorized` and what belongs to :class:`CannotBe` are PublishErrors too where they
-    end a publish, and nowhere else.
+    :class:`NotAuthorized` and the subclasses of :class:`CannotBe` are also PublishErrors when a
+    publish raises them, and only then.
 
     Attributes:
         outcome: the worst :class:`Outcome` of all attempts.

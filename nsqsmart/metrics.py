@@ -1,4 +1,4 @@
-"""What clients tell whoever counts: one small interface, and the table of what there is to know.
+"""The metrics interface: what clients report, and the table of all metrics.
 
 ::
 
@@ -7,10 +7,10 @@
     producer = nsqsmart.Producer(address, metrics=PrometheusMetrics())
     nsqsmart.metrics.use(PrometheusMetrics())      # or: for every client made from now on
 
-:class:`Metrics` does nothing by itself; an adapter overrides what it wants to hear of. Its methods
-are called on the thread that does the work, so they must be quick. What they raise is logged, and
-harms nobody. Times are seconds, sizes bytes. No argument ever holds a message id, a trace id, a
-key, a body or the text of an error.
+:class:`Metrics` does nothing by itself; an adapter overrides the methods it needs. They are called
+on the thread that does the work, so they must be quick. An exception in one is logged and goes no
+further. Times are seconds, sizes bytes. No argument ever holds a message id, a trace id, a key, a
+body or the text of an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Result = Literal["ok", "error"]
 
 
 class Figure(NamedTuple):
-    """What a client counts by itself: one value of the metric *name*, with its labels."""
+    """One value of the metric *name* that a client counts by itself, with its labels."""
 
     name: str
     labels: tuple[str, ...]
@@ -31,21 +31,21 @@ class Figure(NamedTuple):
 
 
 class Source(Protocol):
-    """A client that runs."""
+    """A running client whose figures can be read."""
 
     def figures(self) -> Iterable[Figure]:
-        """Its gauges now, and its counters since it began; asks nobody."""
+        """Return its gauges now, and its counters since it began; sends nothing to a server."""
 
 
 class Metrics:
-    """Who wants to know; every method does nothing."""
+    """Receives what clients report; every method does nothing until an adapter overrides it."""
 
     def published(
         self, topic: str, result: Result, messages: int, size: int, seconds: float
     ) -> None:
-        """A publish came to its end: *messages* with *size* bytes of bodies, after all retries.
+        """A publish has ended: *messages* with *size* bytes of bodies, after all retries.
 
-        One of publish_many with ``split=True`` comes for each batch, one of publish_async when
+        publish_many with ``split=True`` calls this for each batch, publish_async when
         the message is settled.
         """
 
@@ -53,7 +53,7 @@ class Metrics:
         """A publish is tried again. *reason* is the server's code, or one of REASONS."""
 
     def leaders_changed(self, topic: str, count: int) -> None:
-        """So many partitions have another leader than before."""
+        """*count* partitions of *topic* have another leader than before."""
 
     def pool_waited(self, seconds: float) -> None:
         """A publish had to wait for a connection, because all of ``pool_size`` were lent."""
@@ -74,7 +74,7 @@ class Metrics:
         """A handler has ended, for one message or one batch."""
 
     def watch(self, source: Source) -> None:
-        """*source* has begun: read its figures from time to time. Keep it by a weak reference."""
+        """*source* has started: read its figures from time to time. Keep only a weak reference."""
 
     def unwatch(self, source: Source) -> None:
         """*source* is about to end: read its counters a last time, and forget its gauges."""
@@ -90,15 +90,15 @@ REASONS: Final = (
     "protocol",
     "other",
 )
-"""Why a publish is tried again, where it is not the server who says so."""
+"""Why a publish is tried again, where the server gave no code."""
 
 CLOSED: Final = ("error", "lost", "expired", "retired", "idle", "closed")
 """Why a connection ended: it failed in use, was found dead, came to the end of its TLS lifetime,
 was no longer listed or was proved dead by another, was idle for too long; or the client closed."""
 
 SETTLED: Final = ("finished", "requeued", "gave_up", "expired", "settle_failed")
-"""What became of a delivery. Of what is finished or requeued the server has refused some answers,
-because they came too late: those count as ``settle_failed`` as well."""
+"""How a delivery ended. If the server refused a FIN or REQ because it came too late, the delivery
+counts as ``settle_failed`` as well."""
 
 
 class Instrument(NamedTuple):
@@ -194,9 +194,9 @@ _chosen: Metrics | None = None
 
 
 def use(metrics: Metrics | None) -> None:
-    """Let every client that is made from now on tell *metrics*, unless it is given its own.
+    """Report every client that is made from now on to *metrics*, unless it is given its own.
 
-    None ends that. Raises TypeError for anything else than a :class:`Metrics`.
+    None ends that. Raises TypeError for anything other than a :class:`Metrics` or None.
     """
     global _chosen  # noqa: PLW0603 - one for the process, as its users want it
     if metrics is not None and not isinstance(metrics, Metrics):
@@ -205,5 +205,5 @@ def use(metrics: Metrics | None) -> None:
 
 
 def chosen() -> Metrics | None:
-    """What :func:`use` was given last."""
+    """Return the default metrics: the last argument of :func:`use`, or None."""
     return _chosen

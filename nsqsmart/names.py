@@ -61,7 +61,7 @@ def is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
-        return False  # whoever owns the domain says where 127.example leads
+        return False  # the owner of a domain decides where 127.example leads
 
 
 def check_topic(topic: object) -> str:
@@ -95,7 +95,7 @@ def _check(what: str, name: object) -> str:
 
 
 def printable(text: str) -> str:
-    """*text* of a peer, fit for a log and a terminal.
+    """Return *text* of a peer, made safe for a log and a terminal.
 
     What would end its line, colour it or turn it round is escaped, as in a literal of Python.
     """

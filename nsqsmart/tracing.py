@@ -18,7 +18,7 @@ that was published with a trace id, when its topic's rate is above 0. Both write
     logger.setLevel(logging.INFO)
     logger.propagate = False
 
-Only redesigned servers trace; with an original nsqd the switch is passed over.
+Only redesigned servers trace; an original nsqd ignores the switch.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _SHOWN = 5
 
 
 class TraceSwitch:
-    """Says which share of which topic's messages is traced; at first, none.
+    """Which share of each topic's messages is traced; at first, none.
 
-    The newest word counts: :meth:`enable` and :meth:`disable` come before the source for the
-    topics they speak of, and a new source makes all they said forgotten. A topic's own rate comes
-    before that of every topic. May be used by any thread, and on both sides of a fork.
+    The last call counts: for the topics they name, :meth:`enable` and :meth:`disable` override the
+    source, and a new source discards all of their calls. A topic's own rate overrides that of
+    ``"*"``. Thread-safe, and usable on both sides of a fork.
 
     Args:
         source: the path of a JSON file, at most 256 KiB, or a callable without arguments; both
@@ -77,7 +77,7 @@ class TraceSwitch:
         self._said: dict[str, float] = {}
         self._source: _Source | None = None
         self.silent = True
-        """Whether nothing was ever asked to be traced: all that a publish pays for until then."""
+        """Whether no call ever asked for a trace: a publish checks only this until then."""
         if source is not None:
             self.set_source(source)
 
@@ -99,7 +99,7 @@ class TraceSwitch:
         self.enable(topic, 0.0)
 
     def set_source(self, source: Source | None) -> None:
-        """From now on *source* says what is traced, until the next call says otherwise.
+        """Take the rates from *source* from now on, until the next call changes that.
 
         What enable() and disable() said is forgotten. None: nothing is traced until enable().
         Raises TypeError.
@@ -131,7 +131,7 @@ class TraceSwitch:
 
 
 class _Source:
-    """Where rates come from, and the last good ones."""
+    """A source of rates, and the last good rates it gave."""
 
     def __init__(self, source: Source) -> None:
         self._call: Callable[[], Rates]
@@ -153,7 +153,7 @@ class _Source:
         self._locks: dict[int, threading.Lock] = {}
 
     def look(self) -> Rates:
-        """The rates, renewed if they are a second old; who finds another thread at it goes on."""
+        """The rates, read again if they are a second old, unless another thread reads them now."""
         if monotonic() >= self._due:
             lock = self._locks.setdefault(os.getpid(), threading.Lock())
             if lock.acquire(blocking=False):
@@ -203,7 +203,7 @@ def _read(path: str) -> bytes:
 
 
 def _open(path: str, flags: int) -> int:
-    # A named pipe would hold the publishing thread until somebody writes to it.
+    # A named pipe would block the publishing thread until another process writes to it.
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -216,7 +216,7 @@ def _describe(rates: Rates) -> str:
 
 
 switch = TraceSwitch()
-"""The one that every client of this process looks at."""
+"""The switch that every client of this process reads."""
 
 enable = switch.enable
 disable = switch.disable
