@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,6 +84,35 @@ def test_no_folder_is_crowded(tmp_path) -> None:
     assert crowded(tmp_path) == []
     (room / "one_more.py").touch()
     assert crowded(tmp_path) == [str(room)]
+
+
+def unnamed(folder: Path) -> set[str]:
+    """Modules and rooms in *folder* that the docstring of its __init__ does not name."""
+    told = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+    rooms = {path.parent.name for path in folder.glob("*/__init__.py")}
+    return {name for name in modules | rooms if not re.search(rf"\b{name}\b", told)}
+
+
+MAPPED = ("cli", "spark", "contrib/shared", "embedded/backends", "embedded/coordination")
+MAPPED += ("embedded/nsqd", "embedded/nsqlookupd", "embedded/serving")
+ROOMS = [
+    path.parent
+    for path in sorted(PACKAGE.rglob("__init__.py"))
+    if path.parent.relative_to(PACKAGE).as_posix().startswith(MAPPED)
+]
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.relative_to(PACKAGE)))
+def test_a_room_names_what_is_in_it(room) -> None:
+    assert unnamed(room) == set()
+
+
+def test_what_a_room_does_not_name_is_found(tmp_path) -> None:
+    (tmp_path / "__init__.py").write_text('"""There is a store, and the slots_of."""\n')
+    for name in ("store", "slots"):
+        (tmp_path / f"{name}.py").touch()
+    assert unnamed(tmp_path) == {"slots"}
 
 
 PADDING = "    x = 1\n"
