@@ -237,7 +237,7 @@ def _refuse(topic: str, dialect: str, arguments: str, *, wanted: bool) -> None:
     if wanted:
         raise NotSupported(
             f"topic {topic!r} is on {'an' if dialect == Dialect.ORIGINAL else 'a'} {dialect} NSQ, "
-            "which has none of that",
+            f"which does not support {arguments}",
             hint=f"publish without {arguments}",
         )
 

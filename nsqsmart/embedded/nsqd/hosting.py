@@ -81,7 +81,7 @@ class OriginalTopics:
         self.announcer: Announcer = NoAnnouncer()
         self.disconnect: Callable[[list[Consumer]], None] = lambda _: None
         self.prepare: Callable[[Shard[Any]], None] = lambda _: None
-        """Called with every new partition before anybody else knows of it."""
+        """Called with every new partition before any client knows of it."""
         self._node = node
         self._node_id = node_id
         self._limits = limits
@@ -162,7 +162,7 @@ class StandaloneTopics:
     def __init__(self, node: object, limits: Limits, loop: Loop) -> None:
         self.announcer: Announcer = NoAnnouncer()
         self.prepare: Callable[[Shard[Any]], None] = lambda _: None
-        """Called with every new partition before anybody else knows of it."""
+        """Called with every new partition before any client knows of it."""
         self._node = node
         self._limits = limits
         self._loop = loop
