@@ -23,7 +23,7 @@ Cancellable = socket.socket | SimpleQueue[Any]
 
 
 class Inherited(Protocol):
-    """Something that a child must not use."""
+    """A resource that a forked child must not use."""
 
     def drop(self) -> None:
         """In a child: end it here alone. It takes no lock, whose holder is gone."""
@@ -48,7 +48,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class CancelScope:
-    """Keeps none of them alive."""
+    """A weak registry of the sockets that :meth:`cut` aborts when the client closes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards both
@@ -68,7 +68,7 @@ class CancelScope:
             raise _closed()
 
     def cut(self) -> None:
-        """End every one in both directions: whoever waits for it learns that at once."""
+        """Shut every socket in both directions: a thread that waits on one returns at once."""
         with self._lock:
             self._cut = True
             held = [one() for one in self._held.values()]

@@ -62,7 +62,7 @@ def open_connection(
     if grant.tls and (lifetime := tls_lifetime(config, grant)):
         connection.expires_at = monotonic() + lifetime
     if not connection.is_usable():
-        # What nobody asked for would be the answer to the first command.
+        # Bytes without a command would be taken for the answer to the first one.
         connection.close()
         raise ConnectError(f"{address} hung up, or sent more than was asked for")
     return connection
@@ -180,7 +180,7 @@ class Connection:
 
     def _refusal(self, data: bytes) -> ServerError:
         error = decode_error(data, self.transport.secret)
-        # Behind any other code the server may be hanging up, and the end is not here yet.
+        # After any other code the server may be hanging up, and the end is not here yet.
         self.spoiled = error.code not in STAYS_OPEN
         return error
 
@@ -222,7 +222,7 @@ class Connection:
             return False
 
     def hang_up(self) -> None:
-        """End it from any thread: whoever waits for an answer learns it at once."""
+        """End it from any thread: a thread that waits for an answer gets an error at once."""
         self._socket.hang_up()
 
     def close(self) -> None:

@@ -126,7 +126,7 @@ class _Conversation:
             raise ProtocolError(f"{step} was not confirmed by OK")
 
     def take_rest(self) -> bytes:
-        """Bytes that came behind the last frame: they belong to the next layer."""
+        """Bytes that came after the last frame: they belong to the next layer."""
         rest = b"".join(self._waiting) + self.frames.take_rest()
         self._waiting.clear()
         return rest
@@ -202,7 +202,7 @@ def _compress(talk: _Conversation, transport: Transport, greeting: Greeting, gra
     if grant.snappy or grant.deflate:
         rest = talk.take_rest()
         transport.add(SnappyStream() if grant.snappy else DeflateStream(offer.deflate_level))
-        # What came behind the last frame has left the lower layers already.
+        # The bytes after the last frame have left the lower layers already.
         talk.put(transport.layers[-1].incoming(rest) if rest else ())
         talk.expect_ok("compression")
 

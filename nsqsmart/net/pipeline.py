@@ -38,7 +38,7 @@ _LAST_WORD = 1.0  # seconds
 
 
 class Item(Protocol):
-    """What waits for an answer: ``limit`` is when that is overdue (monotonic seconds)."""
+    """An item that waits for an answer, overdue at ``limit`` (monotonic seconds)."""
 
     limit: float
 
@@ -47,7 +47,7 @@ T = TypeVar("T", bound=Item)
 
 
 class Sink(Protocol[T]):
-    """Who is told, exactly once for every item; on the reader's thread."""
+    """Receives the outcome of every item, exactly once, on the reader's thread."""
 
     def on_stored(self, items: list[T]) -> None:
         """A plain OK came for each."""
@@ -56,7 +56,7 @@ class Sink(Protocol[T]):
         """Another success came."""
 
     def on_error(self, item: T, error: TransportError) -> None:
-        """It was refused, or no answer can come any more; ``sent`` tells whether it left."""
+        """It was refused, or no answer can come any more; ``sent`` tells whether it was sent."""
 
 
 class Pipeline(Generic[T]):
@@ -64,7 +64,7 @@ class Pipeline(Generic[T]):
 
     After an error frame nothing more is sent: what is unanswered is waited for, then the connection
     ends. Answers cannot be told apart, so an order once in doubt is not trusted (decisions#9).
-    Nor is anything sent behind a command that an interrupt cut off.
+    Nor is anything sent after a command that an interrupt cut off.
     """
 
     def __init__(self, address: Address, sink: Sink[T], ticker: Ticker) -> None:
@@ -103,7 +103,7 @@ class Pipeline(Generic[T]):
     def _see_off(self, item: T) -> None:
         """What has gathered leaves now, or when answers come."""
         if self.over:
-            # It may have failed to connect just now: for good, and then nobody tries again.
+            # It may have failed to connect just now: for good, so no thread tries again.
             lost = self._why or ConnectionLost(f"{self.address} takes no more")
             self._give_back(_unsent(lost))
             return
@@ -115,7 +115,7 @@ class Pipeline(Generic[T]):
             self.flush()
 
     def flush(self) -> None:
-        """Send what has gathered, unless somebody is doing so: he looks again.
+        """Send what has gathered, unless another thread is sending: that one looks again.
 
         That may be this thread itself: a signal handler publishes in the middle of a send.
         """
@@ -205,7 +205,7 @@ class Pipeline(Generic[T]):
     def _check(self) -> None:
         """On the ticker: end when an answer is overdue."""
         now = monotonic()
-        # Before looking: whoever is not seen below asks for a look of his own.
+        # Before looking: a caller whose item is not seen below asks for another look.
         self._check_at = inf
         # In the order in which they move, or one might be seen in neither.
         limits = [item.limit for item, _ in [*self._gathered[:], *self._waiting.copy()]]
@@ -283,10 +283,10 @@ class Pipeline(Generic[T]):
             self._sink.on_answer(self._waiting.popleft()[0], frame.data)
 
     def _end(self, error: TransportError) -> None:
-        """Nobody is forgotten: neither who is unanswered, nor who was not sent."""
+        """Fail every item that is left: the unanswered ones, and those that were not sent."""
         self._why = error
         self.over = True
-        # Who is sending ends soon: the socket is shut. One that was interrupted may have left the
+        # A thread that sends ends soon: the socket is shut. An interrupted one may have left the
         # lock taken.
         taken = self._lock.acquire(timeout=_LAST_WORD if self._interrupted else -1)
         lost = error
@@ -300,5 +300,5 @@ class Pipeline(Generic[T]):
 
 
 def _unsent(error: TransportError) -> TransportError:
-    """The same for what has not left."""
+    """Fail the items that were not sent."""
     return error if not error.sent else ConnectionLost(str(error))

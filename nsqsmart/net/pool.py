@@ -1,11 +1,11 @@
 """Connections kept by nsqd address and lent to one caller at a time.
 
-What is lent comes back clean or is closed. No slot is counted: the room that is left is ``size``
+A lent connection comes back clean or is closed. No slot is counted: what is free is ``size``
 minus the connections alive, so a caller who is interrupted between two lines, or never gives
 back, cannot leak one. To take and to give back an idle connection is one operation on a list
-each, which no lock need guard; the lock is for callers that must wait or dial. They are served in
-the order of coming, and no call passes by: a few busy threads would keep the connections among
-them.
+each, which no lock need guard; the lock is for callers that must wait or dial. Callers that wait
+are served first come, first served, and no later call overtakes them: else a few busy threads
+would keep the connections among them.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class PoolStats:
 
 
 class HostPool:
-    """What there is of one nsqd: idle connections, coldest first, all that are alive, who waits.
+    """The connections to one nsqd: idle ones, coldest first, all live ones; and waiting callers.
 
-    ``idle`` is anybody's, one list operation at a time, and so is looking whether anybody is in
-    ``line``; the rest is the lock's. Nobody in the line is kept alive by it. A connection of
-    another ``generation`` is not kept.
+    Any thread may use ``idle``, one list operation at a time, and see whether ``line`` is empty;
+    the lock guards the rest. ``line`` holds weak references. A connection of another
+    ``generation`` is not kept.
     """
 
     __slots__ = ("alive", "generation", "idle", "line", "stats")
@@ -97,14 +97,14 @@ class HostPool:
         )
 
     def note_wait(self, seconds: float, meter: Metrics | None) -> None:
-        """Somebody has waited so long."""
+        """A caller has waited *seconds* for a connection."""
         self.stats.requests_queued += 1
         self.stats.requests_wait_ms += round(seconds * 1000)
         if meter is not None:
             meter.pool_waited(seconds)
 
     def first(self) -> Waiter | None:
-        """Whose turn it is; called with the lock."""
+        """The first waiter in the line; called with the lock."""
         while self.line:
             waiter = self.line[0]()
             if waiter is not None:
@@ -118,7 +118,7 @@ class HostPool:
             self.line.remove(ref(waiter))
 
     def take_idle(self) -> Connection | None:
-        """The warmest."""
+        """Take the most recently used idle connection, or None."""
         try:
             return self.idle.pop()
         except IndexError:
@@ -144,7 +144,7 @@ class HostPool:
 class ConnectionPool:
     """At most *size* connections to each nsqd, the most recently used one first.
 
-    *idle_timeout* in seconds: nobody answers heartbeats of an idle connection, so one that is
+    *idle_timeout* in seconds: no thread answers heartbeats of an idle connection, so one that is
     idle for longer than 1.5 heartbeat intervals is closed when another is given back.
     """
 
@@ -155,7 +155,7 @@ class ConnectionPool:
         self._size = size
         self._idle_timeout = idle_timeout
         self.meter: Metrics | None = None
-        self._lock = threading.Lock()  # guards who is counted, and who waits
+        self._lock = threading.Lock()  # guards the counts and the line of waiters
         self._hosts: dict[Address, HostPool] = {}
         self._watchers: tuple[Waiter, ...] = ()
         self._closed = False
@@ -252,7 +252,7 @@ class ConnectionPool:
         self._closed = True
 
     def close(self) -> None:
-        """Close what is idle, hang up what is lent, refuse new loans, wake who waits."""
+        """Close idle connections, hang up lent ones, refuse new loans, wake waiting callers."""
         self._closed = True
         self._discard_idle()
         with self._lock:
@@ -299,8 +299,8 @@ class ConnectionPool:
         finally:
             if waited:
                 host.note_wait(monotonic() - began, self.meter)
-            # Twice if an interrupt comes in between: whoever keeps its traceback keeps the token,
-            # and nobody would get past that.
+            # Twice if an interrupt comes in between: a caller that keeps its traceback keeps the
+            # waiter alive, and no other caller would get past it.
             try:
                 self._leave(host, waiter)
             except BaseException:

@@ -1,4 +1,4 @@
-"""A subscribed connection without a thread: whoever wants messages reads them."""
+"""A subscribed connection without a thread: the caller that wants messages reads them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ M = TypeVar("M")
 
 
 class Listener(Protocol):
-    """What an intake tells.
+    """What a pull reader reports.
 
     ``heard_at`` is when bytes came last (monotonic seconds): set before messages are made of them.
     """
@@ -66,7 +66,7 @@ class PullReader(Generic[M]):
     def read_to_end(self, deadline: float) -> bool:
         """Say that nothing follows, and listen: whether the server has closed by *deadline*.
 
-        Then it has carried out all that was sent. Messages that still come are nobody's.
+        Then it has carried out all that was sent. Messages that still come are dropped.
         """
         self._ended = True
         self._socket.end_sending()
@@ -101,7 +101,7 @@ class PullReader(Generic[M]):
         except OSError as error:  # a timeout, or TLS that can encrypt no more
             raise ConnectionLost(self._lost(error), sent=True) from error
         except BaseException:
-            # An interrupt: nobody knows how much has left, and nothing may follow it.
+            # An interrupt: how much was sent is unknown, so nothing may follow it.
             self._socket.hang_up()
             raise
 

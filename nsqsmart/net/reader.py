@@ -23,10 +23,9 @@ _MOST_AT_ONCE = 1024 * 1024
 
 
 class Sink(Protocol[M]):
-    """What a reader tells; called on its thread, so it may not block.
+    """What a reader reports; called on its thread, so it may not block.
 
-    ``heard_at`` is when bytes came last, in monotonic seconds: whoever watches for silence looks
-    there.
+    ``heard_at`` is when bytes came last, in monotonic seconds: the check for silence reads it.
     """
 
     heard_at: float

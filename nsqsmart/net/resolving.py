@@ -1,7 +1,7 @@
 """Host names to addresses without missing a deadline.
 
 ``getaddrinfo`` cannot be interrupted, so a name that is neither numeric nor remembered is resolved
-on a transient daemon thread; whoever waits leaves when its time is up. Who comes later waits for
+on a transient daemon thread; a caller that waits leaves when its time is up. Later callers wait for
 the same thread, for as long as it may still be right: where the resolver hangs, threads would
 otherwise gather, one a call.
 """
@@ -42,7 +42,7 @@ Answer = list[Resolved] | OSError
 
 
 class _Question:
-    """A name that a thread is resolving, and who waits for its answer."""
+    """A name that a thread is resolving, and the callers that wait for the answer."""
 
     __slots__ = ("answer", "asked_at", "askers")
 
@@ -103,7 +103,7 @@ def _ask_on_a_thread(address: Address, asker: SimpleQueue[Answer]) -> None:
 
 
 def _answer(question: _Question, address: Address, place: tuple[int, Address]) -> None:
-    """Ask, remember what is good even if nobody waits any more, and tell everybody."""
+    """Ask, remember a good answer even if no caller waits any more, and wake all callers."""
     answer = _ask(address)
     if _open.get(place) is question:
         _open.pop(place, None)

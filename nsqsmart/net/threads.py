@@ -9,7 +9,7 @@ from collections.abc import Callable
 log = logging.getLogger("nsqsmart")
 
 Thread = threading.Thread
-"""For annotations elsewhere; nobody else makes one."""
+"""For annotations elsewhere; only this module makes threads."""
 
 
 def spawn(name: str, target: Callable[[], object]) -> Thread:
@@ -22,7 +22,7 @@ def spawn(name: str, target: Callable[[], object]) -> Thread:
         thread.start()
     except RuntimeError as error:
         # An interrupt while ``threading`` takes its lock again: it then releases one that it does
-        # not hold. Who goes on without a thread must not go on after Ctrl-C.
+        # not hold. A caller that goes on without a thread must not go on after Ctrl-C.
         interrupt = error.__context__
         if interrupt is not None and not isinstance(interrupt, Exception):
             raise interrupt from None

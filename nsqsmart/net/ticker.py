@@ -28,7 +28,7 @@ class Ticker:
         self._sweep = sweep
         self._period = period
         # An interrupt inside the entry of a Condition leaves it locked, and one inside its notify()
-        # leaves there who has been woken: the next notify() wakes him again and not who waits.
+        # leaves the woken thread there: the next notify() wakes it again, not one that waits.
         self._lock = threading.Lock()  # guards the four below
         self._changed = threading.Condition(self._lock)
         self._due: list[tuple[float, int, Call]] = []
@@ -97,7 +97,7 @@ class Ticker:
         return min(times) - now if times else None
 
     def _run_sweep(self) -> None:
-        # Cleared before looking: whoever gives work after this nudges again.
+        # Cleared before looking: a thread that gives work after this nudges again.
         self._sweeping = False
         if self._sweep():
             self.nudge()

@@ -78,7 +78,7 @@ class TlsStream:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
 
     def shake_hands(self, sock: Socket, deadline: float, rest: bytes = b"") -> None:
-        """Run the handshake before *deadline*; *rest* came behind the last clear frame."""
+        """Run the handshake before *deadline*; *rest* came after the last clear frame."""
         self._incoming.write(rest)
         while True:
             try:

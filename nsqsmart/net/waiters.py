@@ -2,8 +2,8 @@
 
 ``threading.Condition`` and ``Event`` are Python code around a lock. KeyboardInterrupt, or what
 another thread has this one raise, may strike between two of their lines, and leaves the lock taken
-for ever or gives back one that somebody else holds. A token is a bare lock: there is nothing
-between its lines. Whoever waits makes one of his own; whoever wakes releases it.
+for ever or releases one that another thread holds. A waiter is a bare lock: there is nothing
+between its lines. A thread that waits makes a waiter of its own; the one that wakes it releases it.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import threading
 Waiter = threading.Lock
 
 LOOK_AGAIN = 1.0
-"""Seconds between two looks of whoever waits: what dies with its caller wakes nobody."""
+"""Seconds between two looks of a waiting thread: a caller that dies wakes no other."""
 
 
 def new_waiter() -> Waiter:
-    """A token that nobody has released: to acquire it is to wait."""
+    """A waiter that was not released: to acquire it is to wait."""
     waiter = threading.Lock()
     waiter.acquire()
     return waiter
 
 
 def wait_for(waiter: Waiter, seconds: float) -> None:
-    """Return when somebody wakes *waiter*, after *seconds*, or when it is time to look again."""
+    """Return when *waiter* is woken, after *seconds*, or when it is time to look again."""
     waiter.acquire(timeout=max(0.0, min(seconds, LOOK_AGAIN)))
 
 
 def wake(waiter: Waiter) -> None:
-    """Let who waits for *waiter* look; a second time before he does makes no difference."""
+    """Wake the thread that waits for *waiter*; a second call before it looks changes nothing."""
     try:
         waiter.release()
     except RuntimeError:
@@ -37,13 +37,13 @@ def wake(waiter: Waiter) -> None:
 
 
 class Latch:
-    """Closed until :meth:`open` lets everybody through, once and for all."""
+    """Closed until :meth:`open` lets every thread through, once and for all."""
 
     def __init__(self) -> None:
         self._lock = new_waiter()
 
     def open(self) -> None:
-        """Let through who waits and who comes; twice does no harm."""
+        """Let through waiting and later threads; a second call does nothing."""
         wake(self._lock)
 
     def passed(self, seconds: float) -> bool:

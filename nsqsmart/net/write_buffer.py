@@ -2,8 +2,8 @@
 
 A FIN per message would cost nine tenths of the throughput, so acknowledgements gather until half
 of RDY is reached, or a worker runs out of work, or the ticker comes by; everything else leaves at
-once and takes them along. The algorithm uses only single list operations and a try-lock: whoever
-fails to get the lock is served by its holder, who looks again after letting go.
+once and takes them along. The algorithm uses only single list operations and a try-lock: a thread
+that fails to get the lock is served by its holder, which looks again after releasing it.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class WriteBuffer:
 
     def _send_pending(self, wait: bool) -> bool:  # noqa: FBT001 - private
         """Under the send lock. False if the kernel did not take everything."""
-        # Cleared before the lists are taken: an ack behind this line sets it again.
+        # Cleared before the lists are taken: an ack after this line sets it again.
         self.dirty = False
         socket = self._transport.socket
         try:
@@ -171,7 +171,7 @@ class WriteBuffer:
             self.break_off()
             return False
         except BaseException:
-            # An interrupt: nobody knows how much has left, and nothing may follow it.
+            # An interrupt: how much was sent is unknown, so nothing may follow it.
             self.break_off()
             raise
         if self._unsent:

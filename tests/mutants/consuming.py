@@ -258,9 +258,9 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "an-interrupt-leaves-half-a-command",
         "nsqsmart/net/write_buffer.py",
-        "            # An interrupt: nobody knows how much has left, and nothing may follow it.\n"
+        "            # An interrupt: how much was sent is unknown, so nothing may follow it.\n"
         "            self.break_off()\n",
-        "            # An interrupt: nobody knows how much has left, and nothing may follow it.\n",
+        "            # An interrupt: how much was sent is unknown, so nothing may follow it.\n",
         "nothing follows what an interrupt cut off",
         ("tests/unit/net/test_write_buffer.py::test_nothing_follows_what_an_interrupt_cut_off",),
     ),

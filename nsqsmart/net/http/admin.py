@@ -51,7 +51,7 @@ class AdminHttp:
         return self._session.get(_url(server, path, query), now + min(self._patience, share))
 
     def post(self, server: Address, path: str, query: Query, body: bytes) -> tuple[int, bytes]:
-        """The same by POST; without an answer it may be done all the same."""
+        """POST; raises as :meth:`get`, and without an answer the server may have done it."""
         limit = min(self._deadline, monotonic() + self._patience)
         return self._session.post(_url(server, path, query), body, limit)
 
@@ -63,7 +63,7 @@ def _url(server: Address, path: str, query: Query) -> str:
 
 
 def _open_session(scope: CancelScope | None) -> HttpSession:
-    """Whoever has no use for HTTP does not pay for the import of requests."""
+    """Imported on first use: a client without HTTP does not pay for requests."""
     from nsqsmart.net.http.session import MAX_LISTING, HttpSession  # noqa: PLC0415
 
     return HttpSession(MAX_LISTING, scope)

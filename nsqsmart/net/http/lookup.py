@@ -184,7 +184,7 @@ class LookupClient:
         return [answer for answer in answers if answer is not None], failed
 
     def _in_order(self) -> list[_Peer]:
-        """The leading lookupd and the healthy ones first; who failed too often only when due."""
+        """The leading lookupd and healthy ones first; one that failed too often only when due."""
         now = monotonic()
         peers = sorted(
             self._peers.values(), key=lambda peer: (peer.failures, peer.address != self._leader)
@@ -193,14 +193,14 @@ class LookupClient:
         return due or peers
 
     def _in_turn(self, limit: float) -> Iterator[tuple[_Peer, float]]:
-        """The same, each with its share of the time until *limit*: one that hangs takes no more."""
+        """Each lookupd with its share of the time until *limit*: one that hangs takes no more."""
         peers = self._in_order()
         for position, peer in enumerate(peers):
             now = monotonic()
             yield peer, now + (limit - now) / (len(peers) - position)
 
     def _refresh_peers(self, session: HttpSession, limit: float) -> None:
-        """Learn the cluster's lookupds; where that fails those that are known serve."""
+        """Learn the cluster's lookupds; if that fails, the known ones are used."""
         interval = self._options.listlookup_interval
         if not interval or monotonic() < self._peers_due:
             return
@@ -210,7 +210,7 @@ class LookupClient:
     def _ask_for_peers(
         self, session: HttpSession, limit: float, failed: list[tuple[Address, str]]
     ) -> bool:
-        """Whether anybody answered; the first who knows the others is enough."""
+        """Whether a lookupd answered; the first one that knows the others is enough."""
         originals = 0
         redesigned = False
         for peer, until in self._in_turn(limit):
@@ -268,7 +268,7 @@ class LookupClient:
 
 
 def _open_session(scope: CancelScope | None = None, *, listing: bool = False) -> HttpSession:
-    """Only who looks up pays for the import of requests."""
+    """Imported on first use: a client that never looks up does not pay for requests."""
     from nsqsmart.net.http.session import (  # noqa: PLC0415
         MAX_ANSWER,
         MAX_LISTING,

@@ -70,7 +70,7 @@ class HttpSession:
         return self._ask("GET", url, None, deadline)
 
     def post(self, url: str, body: bytes, deadline: float) -> tuple[int, bytes]:
-        """The same by POST; whatever fails, the server may have done what it was asked."""
+        """POST before *deadline*; after any failure the server may still have done it."""
         return self._ask("POST", url, body, deadline)
 
     def _ask(self, method: str, url: str, body: bytes | None, deadline: float) -> tuple[int, bytes]:
@@ -208,7 +208,7 @@ class _Adapter(HTTPAdapter):
 def _explain(error: BaseException, handled: BaseException | None) -> str:
     """The innermost reason: the layers above it only repeat the address.
 
-    *handled* is what went wrong before, and why anybody asks: no reason of *error*. Nor is the
+    *handled* is the error that led to this request, not a reason of *error*. Nor is the
     TypeError by which urllib3 1.26 finds out that Python 2 is over.
     """
     while (inner := error.__cause__ or error.__context__) and inner is not handled:
