@@ -105,9 +105,9 @@ def check_place(key: Key | None, partition: int | None) -> int | None:
 
 
 def make_trace_ids(given: object, count: int) -> tuple[int, ...]:
-    """*given*, an unsigned number of 64 bits; or *count* ids that nobody else has."""
+    """*given*, an unsigned number of 64 bits; or *count* random ids."""
     if given is None:
-        # Not of random's: children that forked without its knowledge would draw the same ones.
+        # Not from random: children that were forked without its hook would draw the same ids.
         return tuple(secrets.randbits(63) or 1 for _ in range(count))
     if isinstance(given, bool) or not isinstance(given, int):
         raise TypeError(f"trace_id must be an int, not {type(given).__name__}")

@@ -34,10 +34,10 @@ _POLL_REDESIGNED = 20.0
 
 
 class Entry:
-    """The picture, and who asks for another one.
+    """The topology of one topic, and the callers that wait for a newer one.
 
-    A lookup under way is known by the token of the call that makes it, which nobody else keeps
-    alive: one that was interrupted is over, even if it could not say so.
+    A lookup under way is known by a weak reference to the waiter of the call that makes it: an
+    interrupted lookup is over, even if it could not say so.
     """
 
     __slots__ = (
@@ -63,10 +63,10 @@ class Entry:
         self.refused: set[Refused] = set()
         self.doubted: set[Refused] = set()
         self.needed = False
-        """Whether an error has proved the picture wrong, and the lookups were not asked since."""
+        """Whether an error has proved the topology wrong, and no lookup was asked since."""
         self.flight: ref[Waiter] | None = None
         self.landed = 0
-        self.led: dict[int, Address] = {}  # who was seen to lead last
+        self.led: dict[int, Address] = {}  # the last leaders seen
         self.waiting: set[Waiter] = set()
         self.asked_at = -3600.0
         self.stale_at = 0.0
@@ -79,13 +79,13 @@ class Entry:
 
     @property
     def serves(self) -> bool:
-        """Whether there is a picture that calls can go on with, old as it may be."""
+        """Whether there is a topology that calls can use, old as it may be."""
         topology = self.topology
         usable = topology is not None and topology.state is TopicState.FOUND
         return usable and not self.needed and bool(topology and topology.targets)
 
     def mistrust(self, refused: Refused | None, *, lost: bool) -> None:
-        """The picture is wrong: an error has proved it of *refused*, or a leader is missing.
+        """The topology is wrong: an error has proved it of *refused*, or a leader is missing.
 
         *lost*: it does not even answer.
         """
@@ -95,7 +95,7 @@ class Entry:
                 self.doubted.add(refused)
         targets = self.topology.targets if self.topology else ()
         if refused is None or refused in {(each.partition, each.address) for each in targets}:
-            # Else a newer picture is there already.
+            # Else a newer topology is there already.
             self.needed = True
             self.stale_at = 0.0
 
@@ -114,7 +114,7 @@ class Entry:
         return tell
 
     def fail(self, failure: str, now: float, interval: float) -> None:
-        """They have not: the old picture serves, and is asked for less and less often."""
+        """The lookups failed: the old topology stays in use, and is renewed less and less often."""
         doublings = min(self.failures, 10)
         self.failures += 1
         self._landed(failure, now + max(interval, min(_LONGEST, interval * 2.0**doublings)))
@@ -158,9 +158,9 @@ class Beside:
 class Directory:
     """Keeps one immutable :class:`Topology` per topic.
 
-    A refresh is single flight: whoever needs it meanwhile waits for its result. When every lookup
-    fails the last good picture serves. A producer's picture that is merely old is renewed on
-    a transient thread, so that a lookup that hangs delays no publish.
+    A refresh is single flight: other callers wait for its result. When every lookup fails, the
+    last good topology stays in use. A producer's topology that is merely old is renewed on a
+    transient thread, so that a lookup that hangs delays no publish.
     """
 
     def __init__(
@@ -186,11 +186,11 @@ class Directory:
         """Told of nsqds that no topic is on any more."""
 
     def get(self, topic: str, deadline: float) -> Topology:
-        """The picture of *topic*: at once if there is one, else from the lookups.
+        """Return the topology of *topic*: the known one if there is one, else from the lookups.
 
         The first caller after the poll interval has it refreshed, beside the calls that go on with
-        the old one; where an error has proved that wrong, he does it himself. Raises DiscoveryError
-        when there is no picture and no lookup answers.
+        the old one; where an error has proved that wrong, the caller itself asks. Raises
+        DiscoveryError when the topology is unknown and no lookup answers.
         """
         known = self.known(topic)
         if known is not None:
@@ -203,7 +203,7 @@ class Directory:
         return self.refresh(topic, seen, deadline, wait=not seen)
 
     def _refresh_beside(self, topic: str, entry: Entry, seen: int) -> None:
-        """Renew the picture on a thread; where none can start, the old one goes on serving."""
+        """Renew the topology on a thread; if none can start, the old one stays in use."""
         waiter, begun = new_waiter(), False
         try:
             if self._may_fly(entry, waiter, seen, 0.0, wait=False):
@@ -215,7 +215,7 @@ class Directory:
                     shortest = self._config.lookupd_min_refresh_interval
                     entry.stale_at = monotonic() + shortest
         finally:
-            # An interrupt may come before the thread runs; it would then keep the token for ever.
+            # An interrupt may come before the thread runs; it would then keep the waiter for ever.
             if not begun:
                 self._leave(entry, waiter)
 
@@ -226,7 +226,7 @@ class Directory:
             self._leave(entry, waiter)
 
     def known(self, topic: str, now: float | None = None) -> Topology | None:
-        """The picture of *topic*, unless it is for the caller to ask the lookups."""
+        """The topology of *topic*, or None if the caller has to ask the lookups."""
         entry = self._entries.get(topic)
         if entry is None:
             return None
@@ -245,11 +245,11 @@ class Directory:
         refused: Collection[Refused] = (),
         wait: bool = True,
     ) -> Topology:
-        """A picture newer than generation *seen*.
+        """A topology newer than generation *seen*.
 
         *refused* are leaders an error has proved wrong. The lookups are asked at most once per
-        ``lookupd_min_refresh_interval``; with *wait* False the old picture comes back instead of
-        a wait. When the lookups fail, the old one serves; raises DiscoveryError if there is none.
+        ``lookupd_min_refresh_interval``; with *wait* False the old topology comes back instead of
+        a wait. If the lookups fail, the old one comes back; raises DiscoveryError without one.
         """
         if self._direct:
             known = self._entries.setdefault(topic, Entry())
@@ -264,19 +264,19 @@ class Directory:
             if self._may_fly(entry, waiter, seen, deadline, wait=wait):
                 self._fly(topic, entry, deadline)
         finally:
-            # Twice if an interrupt comes in between: whoever keeps its traceback keeps the token.
+            # Twice if an interrupt comes in between: a caller that keeps its traceback keeps it.
             try:
                 self._leave(entry, waiter)
             except BaseException:
                 self._leave(entry, waiter)
                 raise
         if entry.topology is None:
-            # A new one: that of the lookup knows the stack of whoever asked, and all it refers to.
-            raise DiscoveryError(entry.failure or f"no picture of topic {topic!r} in time")
+            # A new error: that of the lookup holds the stack of its caller, and all it refers to.
+            raise DiscoveryError(entry.failure or f"no lookup answered for topic {topic!r} in time")
         return entry.topology
 
     def pause(self, topic: str, seen: int, seconds: float) -> None:
-        """Wait for so long, but only until a picture newer than generation *seen* is there."""
+        """Wait *seconds*, but only until a topology newer than generation *seen* is there."""
         entry = self._entries.setdefault(topic, Entry())
         until, waiter = monotonic() + seconds, new_waiter()
         try:
@@ -317,7 +317,7 @@ class Directory:
     def is_doubted(self, topic: str, partition: int, address: Address) -> bool:
         """Whether there is such a doubt, and the lookups have not been asked since.
 
-        When they do not answer, the old picture is all there is, and serves.
+        When they do not answer, the old topology stays in use.
         """
         entry = self._entries.get(topic)
         if entry is None or not entry.doubted:
@@ -374,7 +374,7 @@ class Directory:
             if topology:
                 entry.land(topology, monotonic(), _interval(topology, self._config))
             else:
-                # Not at once: whoever polls would do nothing else.
+                # Not at once: a caller that polls would do nothing else.
                 entry.fail(failure, monotonic(), self._config.lookupd_min_refresh_interval)
         if before and topology:
             self._tell_gone(before, topology)
@@ -388,7 +388,7 @@ class Directory:
     def _ask(self, topic: str, entry: Entry, deadline: float) -> Topology:
         assert self.discovery is not None  # noqa: S101 - direct addresses never get here
         answers = self.discovery.topic(topic, self._access, deadline)
-        # A consumer has its connections; who publishes has this alone.
+        # A consumer has its connections; a producer has only the topology.
         refused, keeps = frozenset(entry.refused), self._access is WRITE
         return merge(topic, answers, entry.topology, now=monotonic(), refused=refused, keeps=keeps)
 
@@ -427,7 +427,7 @@ class Directory:
         return {topic: entry.failure for topic, entry in entries if entry.failure}
 
     def due(self, topic: str) -> float:
-        """When the picture of *topic* should be refreshed (monotonic seconds)."""
+        """When the topology of *topic* should be refreshed (monotonic seconds)."""
         entry = self._entries.get(topic)
         return entry.stale_at if entry else 0.0
 

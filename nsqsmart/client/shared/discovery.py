@@ -18,10 +18,10 @@ log = logging.getLogger("nsqsmart")
 
 
 def prepare_endpoint(endpoint: Endpoint) -> None:
-    """Import what looking up needs, and what nobody else pays for.
+    """Import what lookups need; a client without lookups does not pay for it.
 
     When a client is made, not when one thread first looks up: a process that forks just then would
-    hand its child the lock of an import that nobody there will ever end.
+    hand its child the lock of an import that no thread there will ever end.
     """
     if endpoint.discovers or endpoint.embedded:
         importlib.import_module("nsqsmart.net.http.session")
@@ -55,7 +55,7 @@ def is_permitted(address: Address, config: ClientConfig) -> bool:
 def http_address(node: Node, config: ClientConfig) -> Address:
     """Where to ask the node over HTTP: ``address_map`` with the broadcast host and HTTP port.
 
-    Only an Admin asks, so nobody else is to have entries for it; port 0 where it is not known.
+    Only an Admin asks, so other clients need no entries for it; port 0 where it is not known.
     """
     return _translate(node.http, config.address_map) if node.http.port else node.http
 
@@ -79,7 +79,7 @@ def make_lookup(
     scope: CancelScope | None = None,
     meter: Meter | None = None,
 ) -> LookupClient:
-    """Who asks the lookups of *endpoint*, as the options say."""
+    """Make the object that asks the lookups of *endpoint*, as the options say."""
     options = LookupOptions(
         config.lookupd_request_timeout,
         config.listlookup_interval,

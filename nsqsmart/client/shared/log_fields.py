@@ -51,14 +51,14 @@ def log_fields(
     nsqd: str | None = None,
     attempts: int | None = None,
 ) -> LogFields:
-    """Those that are known."""
+    """The fields of a topic, channel, partition and nsqd, without those that are unknown."""
     known = {"channel": channel, "partition": partition, "nsqd": nsqd, "attempts": attempts}
     found = {f"nsq_{name}": value for name, value in known.items() if value is not None}
     return {"nsq_topic": topic} | found
 
 
 def message_fields(message: Delivered) -> LogFields:
-    """Those of a message."""
+    """The fields of a message."""
     return log_fields(
         message.topic,
         channel=message.channel,
@@ -69,7 +69,7 @@ def message_fields(message: Delivered) -> LogFields:
 
 
 def subscription_fields(place: Subscribed) -> LogFields:
-    """Those of a subscription."""
+    """The fields of a subscription."""
     target = place.target
     return log_fields(
         place.topic, channel=place.channel, partition=target.partition, nsqd=target.name

@@ -62,7 +62,7 @@ class Health:
 
 
 class Meter(Metrics):
-    """Passes everything on to *metrics*; what that raises is logged once, and harms nobody.
+    """Passes every report on to *metrics*; what that raises is logged once and goes no further.
 
     Its methods are those of :class:`~nsqsmart.metrics.Metrics`.
     """
@@ -137,7 +137,7 @@ class Meter(Metrics):
 
 
 def make_meter(config: ClientConfig) -> Meter | None:
-    """Whom a client with these options tells; None where nobody wants to know."""
+    """The metrics that a client with these options reports to, or None."""
     metrics = config.metrics or chosen()
     return None if metrics is None else Meter(metrics)
 

@@ -47,11 +47,11 @@ class PerProcess(Generic[T]):
         """By PID. A publish reads it directly; everything else goes through the methods."""
 
     def get(self) -> T | None:
-        """This process's own."""
+        """The object of this process, or None."""
         return self.held.get(os.getpid())
 
     def get_or_make(self, make: Callable[[], T]) -> T:
-        """This process's own, made if need be; the parent's is dropped."""
+        """The object of this process, made if need be; the parent's is dropped."""
         found = self.held.get(os.getpid())
         if found is None:
             self.drop_inherited()
@@ -60,7 +60,7 @@ class PerProcess(Generic[T]):
         return found
 
     def take(self) -> T | None:
-        """This process's own, which is nobody's from now on."""
+        """Remove and return the object of this process, or None."""
         self.drop_inherited()
         return self.held.pop(os.getpid(), None)
 
@@ -136,7 +136,7 @@ def signals_to(tell: Callable[[], None]) -> Iterator[None]:
 def interrupts(
     client: object, calls: Collection[CodeType], others: Collection[CodeType] = ()
 ) -> bool:
-    """Whether whoever calls our caller runs on top of one of the *calls* of *client*.
+    """Whether the caller's caller runs on top of one of the *calls* of *client*.
 
     Or of the *others*, of whatever object. A signal handler does, and so does a callback; the locks
     the call holds are held meanwhile. The stack knows, and no interrupt can make it forget, as it
@@ -181,7 +181,7 @@ def _leave() -> None:
 
 def warn_in_event_loop() -> None:
     """Say once that a blocking call was made in a running event loop, and what to do instead."""
-    # Whoever runs a loop has imported it.
+    # A process that runs a loop has imported asyncio.
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or _said:
         return

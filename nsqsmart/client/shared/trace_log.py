@@ -89,7 +89,7 @@ def pass_over(topic: str, nsqd: str) -> None:
 class Life:
     """A traced delivery, from its receipt to its answer.
 
-    ``error`` is the kind of error its handler raised, in every line behind it.
+    ``error`` is the kind of error its handler raised, in every line after it.
     """
 
     __slots__ = ("_facts", "_received", "error")
