@@ -87,7 +87,7 @@ def _original(publication: Publication, target: Target) -> Command:
     for names, wanted in asked.items():
         if wanted:
             raise NotSupported(
-                f"{target.address} is an original nsqd, which has none of that",
+                f"{target.address} is an original nsqd, which does not support {names}",
                 hint=f"publish without {names}",
             )
     if publication.trace_ids:
@@ -179,7 +179,7 @@ def publish(shared: PublishingState, publication: Publication, deadline: float) 
 
 
 def carry_out(shared: PublishingState, publication: Publication, deadline: float) -> Receipt:
-    """The same, which nobody is told of."""
+    """Publish without recording metrics."""
     call = Call(shared, publication, deadline)
     return with_trace_lines(shared.client_id, publication, call.run)
 
@@ -187,10 +187,10 @@ def carry_out(shared: PublishingState, publication: Publication, deadline: float
 def publish_plain(
     shared: PublishingState, topic: str, body: bytes, now: float, deadline: float
 ) -> Receipt:
-    """The same for one message without key, partition, trace, header and delay.
+    """Publish one message without key, partition, trace, header and delay.
 
-    The way of nearly every message: a short one for as long as nothing goes wrong. *now* is the
-    time it began.
+    Nearly every message takes this short path, until something goes wrong. *now* is the time it
+    began.
     """
     route = shared.route(topic, now)
     if route is None:
@@ -212,7 +212,7 @@ def publish_plain(
 def publish_plain_batch(
     shared: PublishingState, topic: str, bodies: tuple[bytes, ...], now: float, deadline: float
 ) -> Receipt:
-    """The same for a batch."""
+    """Publish one batch without key, partition, trace, header and delay."""
     route = shared.route(topic, now)
     if route is None:
         publication = Publication(topic, bodies, batch=True)
@@ -267,7 +267,7 @@ class Call:
         deadline: float,
         failed: Retry | None = None,
     ) -> None:
-        """*failed* is what was tried before, in another way."""
+        """*failed* is the state of an earlier attempt, made by publish_async."""
         self._shared = shared
         self._publication = publication
         self._deadline = deadline
@@ -307,7 +307,7 @@ class Call:
                     self._add_history(error)
                     raise
         finally:
-            # Twice if an interrupt comes in between: whoever keeps its traceback keeps the turn.
+            # Twice if an interrupt comes in between: its traceback, if kept, would keep the turn.
             try:
                 self._placement.release()
             except BaseException:
@@ -356,7 +356,7 @@ class Call:
         )
 
     def _add_history(self, error: PublishError) -> None:
-        """What was tried before belongs to an error that ends the call otherwise."""
+        """Add the attempts so far to an error that ends the call."""
         if isinstance(error, TopicNotExist | TopicHasNoChannel):
             self._note_end(error)
         if self._failed:
@@ -395,7 +395,7 @@ class Call:
         return any(target.address not in avoid for target in topology.targets)
 
     def _pause(self, seconds: float, verdict: Verdict, error: TransportError) -> None:
-        """Let the servers breathe; who waits for a leader goes on when another call found one."""
+        """Pause before the next attempt; ends early when another call has found the leader."""
         self._placement.avoid = frozenset()
         if verdict.moved:
             self._shared.directory.pause(
@@ -414,7 +414,7 @@ class Call:
                 self._publication.topic, seen, self._deadline, refused=refused, wait=wait
             )
         except TransportError:
-            # No lookup and no picture: the next attempt says so, and is counted.
+            # No lookup and no topology: the next attempt fails with that, and is counted.
             self._placement.topology = None
 
     def _ended(self, error: TransportError) -> Exception:

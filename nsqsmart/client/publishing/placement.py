@@ -27,9 +27,9 @@ _NO_NSQD = (
 
 
 class Placement:
-    """The choices of one call.
+    """Per-call routing state.
 
-    ``topology`` is the picture it goes by, None for a call that shall look; ``avoid`` are the nodes
+    ``topology`` is the snapshot it uses, None for a call that must look up; ``avoid`` are the nodes
     where it failed since it last paused; ``publication`` is what to send there, without a key where
     that means nothing and need not.
     """
@@ -58,7 +58,7 @@ class Placement:
 
     @property
     def generation(self) -> int:
-        """That of the picture; 0 without one."""
+        """The generation of the topology; 0 without one."""
         return self.topology.generation if self.topology else 0
 
     def find(self) -> Target:
@@ -77,13 +77,13 @@ class Placement:
         return self._find_keyed(topology)
 
     def _find_any(self, topology: Topology) -> Target:
-        """Of a message that may go to every node of its topic."""
+        """The target of an unkeyed message, which may go to every node of its topic."""
         if not topology.targets:
             raise NoLeader(f"no partition of topic {topology.topic!r} has a leader")
         return self._shared.pick(topology.targets, self.avoid, now=monotonic())
 
     def _find_keyed(self, topology: Topology) -> Target:
-        """Of a message that belongs to one partition: its leader, once it has its turn."""
+        """The target of a message for one partition: its leader, once the message has its turn."""
         publication = self.publication
         queued = self._turn is None
         partition = self._keep_to_partition(topology)
@@ -97,7 +97,7 @@ class Placement:
         return leader
 
     def release(self) -> None:
-        """Give the turn up, or the place in the queue for it."""
+        """Give up the turn, or leave the queue for it."""
         if self._turn and self.partition is not None:
             self._shared.turns.give_up((self.publication.topic, self.partition), self._turn)
 

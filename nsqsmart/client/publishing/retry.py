@@ -115,7 +115,7 @@ def after_failure(
     if isinstance(error, NoLeader):
         shared.directory.doubt(publication.topic, None)
     if target and verdict.moved:
-        # Before anything is raised: whoever is next would be refused as well, or wait for a dead
+        # Before anything is raised: the next call would be refused as well, or wait for a dead
         # node as long as this call did.
         lost = silent and not verdict.retry
         refused = Refused(target.partition, target.address)

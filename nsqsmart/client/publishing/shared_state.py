@@ -82,7 +82,7 @@ class About(Protocol):
 class FailingTopics:
     """What failed since it last worked, by topic.
 
-    ``topics`` is empty for as long as everything works; whoever succeeds looks at that alone.
+    ``topics`` is empty for as long as everything works; a call that succeeds checks only that.
     """
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class FailingTopics:
                 self.worked(topic)
 
     def reasons(self) -> list[str]:
-        """What is in the way of each topic that a call gave up on, or that fails for a second."""
+        """Why publishing fails, by topic: where a call gave up, or after a second of failures."""
         now = monotonic()
         with self._lock:
             return [
@@ -150,7 +150,7 @@ class FailingTopics:
 
 
 class PublishingState:
-    """Pool, picture, turns, and what was learned of nodes and topics."""
+    """Pool, topologies, turns, and what was learned of nodes and topics."""
 
     def __init__(
         self,
@@ -165,12 +165,12 @@ class PublishingState:
         self.directory = directory
         self.pool = pool
         self.meter = meter
-        """Told of every call that ends; None where nobody wants to know."""
+        """Metrics that every ended call is reported to; None without metrics."""
         self.turns = Turns()
         self.ended = False
-        """Whether nobody may wait any longer."""
+        """Whether waiting calls must end."""
         self.ending = Latch()
-        """Opens when that is so."""
+        """Opens when waiting calls must end."""
         self._calls: dict[int, ref[object]] = {}
         self.outages: Outages[Address] = Outages()
         self.failing_topics = FailingTopics()
@@ -184,9 +184,9 @@ class PublishingState:
         self._rotation = Rotation(random.randrange(1 << 16))  # noqa: S311 - spreads producers
 
     def route(self, topic: str, now: float) -> Route | None:
-        """The next way of a plain message, none that is out of order where there is another.
+        """The next target of a plain message; one that fails only if there is no other.
 
-        None while there is no picture to go by.
+        None while the topology is unknown.
         """
         routes = self._find_routes(topic, now)
         if routes is None:
@@ -201,7 +201,7 @@ class PublishingState:
     def pick(
         self, targets: Sequence[Target], avoid: Collection[Address] = (), *, now: float
     ) -> Target:
-        """The next target for an unkeyed message: none of *avoid*, nor one that is out of order."""
+        """The next target for an unkeyed message: none of *avoid*, nor one that fails."""
         if not self.outages.nodes:
             return self._rotation.pick(targets, avoid)
         target = self._rotation.pick(targets, self.outages.avoided(now).union(avoid))

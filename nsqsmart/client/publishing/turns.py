@@ -16,8 +16,8 @@ Key = tuple[str, int]
 class Turns:
     """A queue of waiters per (topic, partition), each with its own deadline.
 
-    Whoever has the turn holds no lock, and the queue does not hold its token: an interrupt that
-    strikes between any two lines, even while the turn is given up, leaves nobody behind.
+    The caller that has the turn holds no lock, and the queue keeps only a weak reference to its
+    waiter: an interrupt between any two lines, even while the turn is given up, blocks no other.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Turns:
         self._serve(key)
 
     def _serve(self, key: Key) -> None:
-        """Give the turn to the first of the queue who lives, unless he has it."""
+        """Give the turn to the first live waiter of the queue, unless it has the turn."""
         with self._lock:
             queue = self._queues.get(key)
             while queue and queue[0]() is None:
@@ -77,7 +77,7 @@ class Turns:
             return sum(len(queue) - 1 for queue in self._queues.values() if queue)
 
     def close(self) -> None:
-        """Wake everybody who waits; they raise ClientClosed."""
+        """Wake every caller that waits; they raise ClientClosed."""
         with self._lock:
             self._closed = True
             for key, queue in self._queues.items():
