@@ -372,7 +372,7 @@ def test_who_finds_no_room_is_refused_where_that_is_wanted(stalled, bound):
     with nsqsmart.Producer(stalled.url, **options) as producer:
         for _ in range(3):
             producer.publish_async("t", b"x" * 340)
-        with pytest.raises(PublishFailed, match="on their way") as caught:
+        with pytest.raises(PublishFailed, match="in flight") as caught:
             producer.publish_async("t", b"x" * 340)
         assert caught.value.outcome is Outcome.NOT_SENT
         assert caught.value.code == "QueueFull"

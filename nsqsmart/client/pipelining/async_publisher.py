@@ -1,7 +1,7 @@
 """publish_async: unkeyed messages in pipelines, keyed ones in batches, failures tried again.
 
 A message that fails is resumed by an ordinary publish call in a thread, with its pauses and
-lookups: a scout. Those that failed with it follow in pipelines when the scout has found a way.
+lookups: a scout. Those that failed with it follow in pipelines once the scout has succeeded.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ class AsyncPublisher:
         )
         self._pipes = Pipes(config, dial, self, self._ticker)
         self._inboxes: dict[str, deque[Pending]] = {}
-        """Messages that cannot go their way at once; a topic is here while a thread sees to it."""
+        """Messages that failed, by topic; a topic is here while a thread retries its messages."""
         self._attended: set[str] = set()  # topics whose thread has begun
         self._lock = threading.Lock()  # guards the two above
         self._closed = False
 
     def submit(self, publication: Publication, deadline: float, patience: float) -> Pending:
-        """Send it on its way; raises what Room.enter raises."""
+        """Send *publication*; raises what InFlightLimit.enter raises."""
         topic, body = publication.topic, publication.bodies[0]
         publication = self._fit(publication, self._shared.directory.known(topic))
         pending = Pending(topic, body, publication, deadline, patience)
@@ -99,7 +99,7 @@ class AsyncPublisher:
         return pending
 
     def submit_plain(self, topic: str, body: bytes, now: float, patience: float) -> Pending:
-        """The same for a message without key, partition, trace, header and delay."""
+        """Send a message without key, partition, trace, header and delay."""
         deadline = now + patience
         pending = Pending(topic, body, None, deadline, patience)
         self.in_flight.enter(len(body), deadline)
@@ -124,7 +124,7 @@ class AsyncPublisher:
         self._settle(pending, interrupted_error(pending, outcome))
 
     def close(self) -> None:
-        """End what is still on its way, and every thread; pool and turns are closed before."""
+        """Fail every message in flight, and end every thread; pool and turns are closed before."""
         self.refuse()
         self.in_flight.close()
         self._pipes.close()
@@ -227,7 +227,7 @@ class AsyncPublisher:
                 inbox.clear()
             try:
                 self._find_ways(batch)
-            except Exception as error:  # a defect; but nobody shall wait in vain
+            except Exception as error:  # a defect; but no caller shall wait in vain
                 log.exception("publish_async: topic %s", topic, extra=log_fields(topic))
                 for pending in batch:
                     self._settle(pending, PublishFailed(str(error), outcome=Outcome.UNCERTAIN))
@@ -238,7 +238,7 @@ class AsyncPublisher:
             topology = self._topology(pending)
             if pending.reason is None and _is_usable(topology):
                 pending.publication = self._fit(pending.publication, topology)
-                # A keyed one goes on waiting, in its lane.
+                # A keyed one goes on waiting, in its batch queue.
                 if pending.publication.keyed or self._overdue.take(pending):
                     self._dispatch(pending, topology)
                 batch.popleft()
@@ -265,20 +265,20 @@ class AsyncPublisher:
             batch.extend(left)
 
     def _topology(self, pending: Pending) -> Topology | None:
-        """The picture to go by; None is for a scout to find out."""
+        """The topology to use; None if a scout has to look it up."""
         try:
             return self._shared.directory.get(pending.topic, pending.deadline)
         except TransportError:
             return None
 
     def _account(self, pending: Pending) -> None:
-        """A scout has found a way around its failure, unless that is final."""
+        """Send it again after a scout has succeeded, unless its failure is final."""
         error = account(self._shared, pending)
         if error is not None:
             self._settle(pending, error)
 
     def _expire(self, pending: Pending) -> None:
-        """On the ticker: its deadline came while it waited for its way."""
+        """On the ticker: its deadline came while it waited to be sent."""
         self._settle(pending, account(self._shared, pending) or late_error(pending))
 
     def _dispatch(self, pending: Pending, topology: Topology) -> None:

@@ -1,4 +1,4 @@
-"""Messages of publish_async that could not go their way: tried again, and ended in words."""
+"""Messages of publish_async that failed: tried again, and the errors they end with."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ class Pipes:
             limit = now + self._config.dial_timeout + self._config.handshake_timeout
             pipeline.start(lambda: self._dial(address, limit), self._config)
         except BaseException:
-            # An interrupt, from its entry in the table on: nobody will ever dial, and who comes
-            # next opens another.
+            # An interrupt, once it is in the table: no thread will ever dial, and the next caller
+            # opens another.
             pipeline.retire()
             raise
         return pipeline

@@ -11,7 +11,7 @@ from nsqsmart.net.waiters import LOOK_AGAIN
 
 
 class InFlightLimit:
-    """Messages and bytes that are not settled; who finds no room waits, or is refused."""
+    """Messages and bytes that are not settled. Callers blocked by the limit wait or are refused."""
 
     def __init__(self, max_messages: int, max_bytes: int, *, block: bool) -> None:
         self._max_messages = max_messages
@@ -30,10 +30,10 @@ class InFlightLimit:
         return self._messages
 
     def enter(self, size: int, deadline: float) -> None:
-        """Take room for a message of *size* bytes.
+        """Count a message of *size* bytes against the limit; waits while the limit is reached.
 
-        Raises PublishTimeout at *deadline*, PublishFailed where nobody is to wait, ClientClosed.
-        One message that is larger than all there is fits when nothing else is there.
+        Raises PublishTimeout at *deadline*, PublishFailed with ``on_full="raise"``, ClientClosed.
+        One message that is larger than the whole limit is let in when nothing is in flight.
         """
         entered = False
         try:
@@ -50,13 +50,16 @@ class InFlightLimit:
             raise
 
     def _is_full(self, size: int) -> bool:
-        """Whether a message of *size* bytes finds no room."""
+        """Whether a message of *size* bytes would exceed the limit."""
         return self._messages >= self._max_messages or (
             self._messages > 0 and self._bytes + size > self._max_bytes
         )
 
     def _stand_in_line(self, size: int, deadline: float) -> None:
-        """First come, first served: small messages would pass a large one for ever."""
+        """Wait for the limit; callers blocked by it are released first come, first served.
+
+        Otherwise small messages would overtake a large one for ever.
+        """
         me = object()
         try:
             self._line.append(me)
@@ -67,7 +70,7 @@ class InFlightLimit:
             self._changed.notify_all()
 
     def _wait_for_room(self, deadline: float) -> None:
-        text = f"{self._messages} messages with {self._bytes} bytes are on their way already"
+        text = f"{self._messages} messages with {self._bytes} bytes are in flight already"
         if not self._block:
             raise PublishFailed(text, code="QueueFull", hint="wait, or raise async_max_messages")
         left = deadline - monotonic()
@@ -99,7 +102,7 @@ class InFlightLimit:
             return True
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Refuse every caller from now on."""
         with self._lock:
             self._closed = True
             self._changed.notify_all()

@@ -42,7 +42,7 @@ class Executor:
         self._closed = False
 
     def do(self, task: Task) -> None:
-        """Have *task* done soon; by the caller himself where no thread is left to do it."""
+        """Have *task* done soon; in the caller's thread where no other is left to do it."""
         with self._lock:
             needed = self._idle == 0 and len(self._threads) < self._limit and not self._closed
             if needed:
@@ -55,7 +55,7 @@ class Executor:
                 self._idle -= self._idle > 0
             alone = self._closed or not self._threads
             if not alone:
-                # Under the lock: nothing gets behind the end.
+                # Under the lock: no task is queued after the end.
                 self._tasks.put(task)
         if alone:
             task()
@@ -82,7 +82,7 @@ class Executor:
 
 
 class KeyedBatches:
-    """What gathers while a batch is on its way leaves as the next one.
+    """Messages that gather while a batch is unanswered leave as the next batch.
 
     *send* publishes and retries; *settle* is told the outcome of each message; *take* says whether
     it still waits, and has not ended at its deadline.
@@ -98,7 +98,7 @@ class KeyedBatches:
         self._served: set[Place] = set()
 
     def put(self, partition: int, pending: Pending) -> None:
-        """Behind everything else of its partition."""
+        """Queue *pending* after everything else of its partition."""
         place = (pending.topic, partition)
         with self._changed:
             self._waiting.setdefault(place, deque()).append(pending)
@@ -108,7 +108,7 @@ class KeyedBatches:
         self._executor.do(lambda: self._serve(place))
 
     def wait_idle(self, topic: str, deadline: float) -> None:
-        """Return when nothing of *topic* is on its way, at the latest at *deadline*."""
+        """Return when nothing of *topic* is in flight, at the latest at *deadline*."""
         with self._changed:
             while any(place[0] == topic for place in self._served):
                 left = deadline - monotonic()
@@ -130,7 +130,7 @@ class KeyedBatches:
                 continue
             try:
                 self._publish(place[1], batch)
-            except Exception as error:  # a defect; but nobody shall wait in vain
+            except Exception as error:  # a defect; but no caller shall wait in vain
                 log.exception("publish_async: partition %d of %s", place[1], place[0])
                 for pending in batch:
                     self._settle(pending, PublishFailed(str(error), outcome=Outcome.UNCERTAIN))
@@ -177,7 +177,7 @@ def _alike(queue: deque[Pending]) -> Iterator[Pending]:
             publication.headers is not first.headers
             or publication.tag != first.tag
             or bool(publication.trace_ids) != bool(first.trace_ids)
-            # Whoever has less patience, or none left, must not end the others.
+            # A message with less time, or none left, must not end the others.
             or pending.patience != queue[0].patience
             or (pending.deadline <= now) != (queue[0].deadline <= now)
         )

@@ -1,4 +1,4 @@
-"""A message on its way: what publish_async returns."""
+"""A message in flight: what publish_async returns."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Pending:
         self._unclaimed = [None]
         self._error: PublishError | None = None
         self._stored: TracedReceipt | Receipt | None = None
-        # Appended to, then looked whether it is settled; settled, then taken from: nobody is lost.
+        # Append, then check whether it is settled; settle, then take: no callback is lost.
         self._listeners: list[Callable[[], object]] = []
         self.topic = topic
         self.body = body
@@ -167,7 +167,7 @@ class Pending:
             self._tell()
 
     def _tell(self) -> None:
-        """Each listener once, whoever takes it from the list."""
+        """Call each listener once, by the thread that takes it from the list."""
         while self._listeners:
             try:
                 listener = self._listeners.pop(0)
@@ -180,7 +180,7 @@ class Pending:
 
 
 class Overdue:
-    """Who waits; *expire* is called, on the ticker, with whoever is not taken by his deadline.
+    """Messages that wait; *expire* is called, on the ticker, with each that misses its deadline.
 
     No lock: entering and leaving the dictionary are single operations, so that of those who want
     a message, to send it or to end it, one gets it.
@@ -193,12 +193,12 @@ class Overdue:
         self._check_at = inf
 
     def watch(self, pending: Pending) -> None:
-        """It waits from now on."""
+        """Add *pending*: it waits from now on."""
         self._waiting[id(pending)] = pending
         self._ask_for_check(pending.deadline)
 
     def take(self, pending: Pending) -> bool:
-        """Whether it waited until now, and is the caller's to see to."""
+        """Whether it waited until now; then the caller has to settle it."""
         return self._waiting.pop(id(pending), None) is not None
 
     def _ask_for_check(self, when: float) -> None:
@@ -208,7 +208,7 @@ class Overdue:
 
     def _check(self) -> None:
         now, first = monotonic(), inf
-        # Before looking: whoever is not seen below asks for a check of his own.
+        # Before looking: a message that is not seen below asks for another check.
         self._check_at = inf
         for pending in list(self._waiting.values()):
             if pending.deadline > now:

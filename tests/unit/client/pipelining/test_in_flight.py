@@ -62,7 +62,7 @@ def test_who_gives_up_lets_the_next_one_pass():
 def test_one_that_is_larger_than_all_there_is_fits_alone():
     limit = InFlightLimit(100, 10, block=False)
     limit.enter(50, monotonic())
-    with pytest.raises(PublishFailed, match="on their way"):
+    with pytest.raises(PublishFailed, match="in flight"):
         limit.enter(1, monotonic() + 1)
     assert not limit._line
 
