@@ -72,7 +72,7 @@ class Sending:
         queue = self._queue
         while True:
             with self._lock():
-                # Whoever wrote them is done with them, or dead.
+                # Their writer is done with them, or dead.
                 last, size = queue.last_segment()
                 number = self._progress.segment
                 if number > last:

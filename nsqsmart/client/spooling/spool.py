@@ -39,7 +39,7 @@ Send = Callable[[PublishingState, Publication, float], Receipt]
 Lock = Callable[[], AbstractContextManager[None]]
 
 _LOCK_PATIENCE = 10.0
-# So long a publish waits for whoever is sending: what it keeps instead has to be sent as well, and
+# So long a publish waits for another sender: what it keeps instead has to be sent as well, and
 # threads that do so all the time would never come to the end of it.
 _TURN = 0.25
 _PAUSE = 5.0
@@ -97,7 +97,7 @@ class Spool:
     def publish(
         self, send: Send, publishing: PublishingState, publication: Publication, deadline: float
     ) -> Receipt:
-        """Send *publication* behind what waits of its topic, or keep it.
+        """Send *publication* after what waits of its topic, or keep it.
 
         Past what waits where the disk does not let it be sent. Raises PublishError for what is
         refused, and SpoolError where it cannot be kept.
@@ -137,7 +137,7 @@ class Spool:
     def _clear_the_way(
         self, queue: SpoolQueue, publishing: PublishingState, deadline: float
     ) -> tuple[PublishError | None, bool]:
-        """Send what waits of a topic; why some of it still does, and whether to go behind that."""
+        """Send what waits of a topic; why some of it still does, and whether to go after that."""
         topic, paused = queue.topic, monotonic() < self._again_at.get(queue.topic, 0.0)
         if not queue.waiting():
             return None, False
@@ -167,13 +167,13 @@ class Spool:
         sending = Sending(queue, publishing, deadline, lock)
         with locked(queue.sending, min(_TURN, max(0.0, deadline - monotonic()))) as alone:
             if not alone:
-                busy = SpoolError("somebody else is sending what waits", code=_BUSY)
+                busy = SpoolError("another caller is sending what waits", code=_BUSY)
                 return Flushed(topic, 0, 0, busy)
             error = sending.run()
         if error is None:
             self._again_at.pop(topic, None)
         elif not sending.sent:
-            # Whoever only ran out of time is followed by the next one: under load what is written
+            # A sender that only ran out of time is followed by the next: under load what is written
             # in a pause would be more than what is sent between two.
             self._again_at[topic] = monotonic() + _PAUSE
         if sending.sent:
@@ -190,7 +190,7 @@ class Spool:
         with _trouble(queue.topic, error), self._lock():
             used = sum(self._queue(topic).size() for topic in topics_in(self.folder))
             queue.append(records, self._most - used)
-        # Once for an outage, not for everything that comes behind.
+        # Once for an outage, not for every later message.
         log.log(
             logging.WARNING if error else logging.DEBUG,
             "spool: keeping what is published to %s: %s",

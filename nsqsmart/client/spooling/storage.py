@@ -1,7 +1,7 @@
 """The spool on the disk: its files, and for each topic the segments and how far they were sent.
 
-Segments are written by whoever holds the lock of the spool. They are read by whoever holds the
-lock of the topic, which is held while messages are sent; the lock of the spool never is.
+The caller that holds the lock of the spool writes segments. The caller that holds the lock of the
+topic reads them, and holds it while it sends; the lock of the spool is never held while sending.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def prepare_folder(name: str) -> Path:
 
 
 def check_writable(folder: Path) -> None:
-    """As :func:`check_folder`; OSError on a read-only disk, ConfigError where we may not write."""
+    """Make and check *folder*; OSError on a read-only disk, ConfigError if it is not writable."""
     check_folder(folder)
     if not os.access(folder, os.W_OK):
         if os.statvfs(folder).f_flag & os.ST_RDONLY:
@@ -181,7 +181,7 @@ def write_at(file: Path, data: bytes, position: int) -> None:
 
 
 def reserve(file: Path, size: int) -> None:
-    """Let *file* have *size* bytes on the disk, blanks behind what it holds; raises OSError."""
+    """Fill *file* up with blanks to *size* bytes on the disk; raises OSError."""
     have = size_of(file)
     if have < size:
         write_at(file, b" " * (size - have), have)
@@ -320,7 +320,7 @@ class SpoolQueue:
         lost = last == progress.segment and progress.offset > end
         if lost or (not end and size >= HEADER_SIZE):
             # The disk has lost what was sent already: nothing may be written before that place.
-            # Or it is no segment: whoever sends sets it aside.
+            # Or it is not a segment: the sender sets it aside.
             return _Tail(last + 1, 0, b"", 0)
         if size > end:
             self._tell_torn(file, size - end)
