@@ -87,7 +87,7 @@ class Producer:
         self._closed = False
         self._known_topics: set[str] = set()
         self._runtime: PerProcess[ProducerRuntime] = PerProcess()
-        # Not on first use, which may be in somebody else's hook: hooks run the last one first.
+        # Not on first use, which may be in another library's hook: hooks run the last one first.
         at_exit(self)
 
     def publish(
@@ -163,7 +163,7 @@ class Producer:
         delay: float | None = None,
         timeout: float | None = None,
     ) -> Pending:
-        """Send *body* on its way, and return at once; the arguments are those of :meth:`publish`.
+        """Queue *body* and return at once; the arguments are those of :meth:`publish`.
 
         Unkeyed messages do not wait for each other's answers; keyed ones of a partition leave as
         one batch when the batch before is answered, so that their order survives retries. At most
@@ -176,7 +176,7 @@ class Producer:
 
         Raises:
             TypeError, ConfigError: an argument cannot be used; nothing was sent.
-            PublishError: there was no room in time; nothing was sent.
+            PublishError: the limit was not free in time; nothing was sent.
             ClientClosed: after :meth:`close`.
         """
         if topic not in self._known_topics:
@@ -201,7 +201,7 @@ class Producer:
         return runtime.asynchronous().submit(publication, monotonic() + limit, limit)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until nothing of :meth:`publish_async` is on its way; whether that is so.
+        """Wait until no message of :meth:`publish_async` is in flight; returns whether that is so.
 
         *timeout* in seconds; default ``publish_timeout``, by which everything is settled.
         """
@@ -278,9 +278,9 @@ class Producer:
         delay: float | None = None,
         timeout: float | None = None,
     ) -> bytes:
-        """Look at what a publish would be given, and send nothing; returns the body as bytes.
+        """Check the arguments of a publish and send nothing; returns the body as bytes.
 
-        For those who publish later, as at a commit, and want to hear of a mistake now. The
+        For callers that publish later, as at a commit, and want to hear of a mistake now. The
         arguments are those of ``publish``. Raises TypeError and ConfigError, as that does.
         """
         check_topic(topic)
@@ -304,7 +304,7 @@ class Producer:
         headers: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> tuple[bytes, ...]:
-        """As :meth:`check`, for the arguments of ``publish_many``; returns the bodies."""
+        """Check the arguments of ``publish_many`` and send nothing; returns the bodies as bytes."""
         check_topic(topic)
         checked = check_bodies(bodies)
         cls.check(topic, checked[0], key=key, partition=partition, headers=headers, timeout=timeout)
@@ -323,7 +323,7 @@ class Producer:
     def partition_of(self, topic: str, key: Key, *, timeout: float | None = None) -> int | None:
         """The partition that messages of *key* go to now; None where *topic* has no partitions.
 
-        For those who gather what goes to one place, for :meth:`publish_many`. Asks a lookup only
+        For callers that gather a batch of a partition for :meth:`publish_many`. Asks a lookup only
         if it must, for *timeout* seconds at most; default ``publish_timeout``. Raises TypeError for
         a key that cannot be, DiscoveryError, and ClientClosed after :meth:`close`.
         """
@@ -369,7 +369,7 @@ class Producer:
         return inspecting.stats(runtime) if runtime else {}
 
     def health(self) -> Health:
-        """What the last calls found; asks nobody."""
+        """Return what the last calls found; sends nothing to a server."""
         if self._closed:
             return Health("closed")
         runtime = self._runtime.get()

@@ -101,7 +101,7 @@ class ProducerRuntime:
             self._meter.unwatch(self)
 
     def refuse(self) -> None:
-        """Lend no connection any more; takes no lock, and waits for nobody."""
+        """Lend no connection any more; takes no lock and does not wait."""
         self.publishing.pool.refuse()
 
     def drop(self) -> None:
