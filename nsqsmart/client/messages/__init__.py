@@ -1,4 +1,4 @@
-"""What a handler gets and says. Every module runs in the thread that handles the message.
+"""Messages and the results of handlers. All of it runs in the thread that handles the message.
 
 ``message`` is the public class, and what it knows of where it came from. ``results`` reads what a
 handler returned or raised. ``checked_out`` knows the messages that the application holds while no

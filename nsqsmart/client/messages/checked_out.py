@@ -18,7 +18,7 @@ _LINGERS = 60.0
 
 
 class Timeouts:
-    """Of one consumer. ``count`` is how many messages the server took back."""
+    """The timeouts of one consumer. ``count`` is how many messages the server took back."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the two below
@@ -62,7 +62,7 @@ class Timeouts:
 
 
 class CheckedOut:
-    """Who holds what: the first of answer, expiry and close has the message.
+    """Checked-out messages: the first of answer, expiry and close takes the message.
 
     An ordered message is never dropped here, however late: its partition goes on when it is
     answered.
@@ -78,7 +78,7 @@ class CheckedOut:
         self.finished = self.requeued = self.expired = 0
 
     def take(self, message: Message) -> None:
-        """From now on somebody else answers for *message*."""
+        """Check *message* out: the application answers it, not its handler."""
         with self._changed:
             self._held.add(message)
             source, counts = message._read_batch.source, self._counts
@@ -123,7 +123,7 @@ class CheckedOut:
             return Counter(self._counts)
 
     def held(self) -> list[Message]:
-        """What somebody holds just now."""
+        """The messages that are checked out now."""
         with self._changed:
             return list(self._held)
 
@@ -140,7 +140,7 @@ class CheckedOut:
             return list(self._busy)
 
     def drop_expired(self) -> None:
-        """Forget what nobody may answer any more: whoever tries is told that it is too late.
+        """Forget expired messages: a later answer returns False.
 
         A ``with`` block on an ordered message is a handler that runs: its partition waits for it.
         """

@@ -1,4 +1,4 @@
-"""Giving up on a message: somebody else has it for certain before the server forgets it."""
+"""Giving up on a message: it is stored elsewhere before the server forgets it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DeadLetterProducer(Protocol):
 
 
 def check_dead_letters(config: ConsumerConfig, topic: str) -> None:
-    """Raise ConfigError or TypeError where messages of *topic* would be given up for nobody."""
+    """Raise ConfigError or TypeError where given-up messages of *topic* would be lost."""
     if config.on_giving_up is not None:
         check_plain("on_giving_up", config.on_giving_up)
     if config.dead_letter_topic is None:
@@ -94,7 +94,7 @@ class DeadLetters:
             producer.close(timeout=max(0.0, deadline - monotonic()))
 
     def _pass_on(self, message: Message) -> str:
-        """Raises whatever keeps somebody else from having it."""
+        """Pass *message* on; raises the error if it was not taken or stored."""
         send, topic = self._config.on_giving_up, self._config.dead_letter_topic
         if send is not None:
             result = send(message)
@@ -102,7 +102,7 @@ class DeadLetters:
                 raise RuntimeError(f"on_giving_up returned {type(result).__name__}: not taken")
             return "on_giving_up has it"
         if topic is None:
-            return "nobody else has it"
+            return "it is not stored elsewhere"
         left = _SHARE * (message.deadline - monotonic())
         timeout = max(_SHORTEST, left)
         receipt = self._get_producer().publish(topic, message.body, timeout=timeout)

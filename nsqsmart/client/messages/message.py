@@ -33,7 +33,7 @@ class Queue(Protocol[M_contra]):
 
 
 class Holder(Protocol[M_contra]):
-    """Who knows which messages are in an application's hands without a handler that runs."""
+    """The interface of CheckedOut: messages that an application holds without a running handler."""
 
     def begin(self, message: M_contra) -> None:
         """A ``with`` block of *message* begins, in the calling thread."""
@@ -81,7 +81,7 @@ class Source(Protocol[M_contra]):
         """REQ, now."""
 
     def hold(self, message: M_contra) -> Holder[M_contra]:
-        """From now on no handler answers for *message*."""
+        """Detach *message* from its handler, which no longer answers it."""
 
     def forget(self, message: M_contra) -> None:
         """It has expired, or its connection is gone: nothing is sent."""
@@ -90,7 +90,7 @@ class Source(Protocol[M_contra]):
         """It is from before where the channel was set: nothing is sent, and it fills a place."""
 
     def give_up(self, message: M_contra) -> bool:
-        """Pass *message* on to who takes what cannot be handled, then FIN."""
+        """Pass *message* on to the dead letters, then FIN."""
 
 
 class ReadBatch(Generic[T]):
@@ -99,8 +99,8 @@ class ReadBatch(Generic[T]):
     Attributes:
         source: what was read from.
         at: when, in monotonic seconds.
-        deadline: when the server gives the messages to somebody else, unless touched.
-        holder: who has what was pulled of it in hand.
+        deadline: when the server gives the messages to another consumer, unless touched.
+        holder: the CheckedOut of its pulled messages.
         ack: says FIN of an id, soon, and whether it can; None where more than that is to be done.
     """
 
@@ -115,13 +115,13 @@ class ReadBatch(Generic[T]):
 
 
 class MessageExtras(Generic[T]):
-    """What few messages need.
+    """Attributes that few messages need.
 
     Attributes:
-        holder: who has it in hand without a handler that runs.
+        holder: the CheckedOut that holds it, where no handler runs.
         life: where its events are logged.
         slows: requeued, and whether to slow down for it.
-        taken: given back behind the application's back.
+        taken: requeued without the application's doing.
         timed_out: told that its time was up.
         until: the deadline, once touched.
     """
@@ -182,7 +182,7 @@ class Message:
 
     @property
     def answered(self) -> bool:
-        """Whether it was finished or requeued, or nobody may do so any more."""
+        """Whether it was finished or requeued, or can no longer be."""
         return self._answer is not None
 
     @property
@@ -201,12 +201,12 @@ class Message:
 
     @property
     def _holder(self) -> Holder[Message] | None:
-        """Who has it in hand without a handler that runs."""
+        """The CheckedOut that holds it; None while its handler runs."""
         return (self._extras and self._extras.holder) or self._read_batch.holder
 
     @property
     def _taken(self) -> bool:
-        """Whether it was given back behind the application's back."""
+        """Whether it was requeued without the application's doing."""
         return self._extras is not None and self._extras.taken
 
     @property
@@ -216,12 +216,12 @@ class Message:
 
     @property
     def _need_extras(self) -> MessageExtras[Message]:
-        """What few messages need, made when one needs it."""
+        """The attributes that few messages need, made on first use."""
         return self._extras if self._extras is not None else _make_extras(self)
 
     @property
     def deadline(self) -> float:
-        """When the server gives it to somebody else (monotonic seconds), unless touched."""
+        """When the server gives it to another consumer (monotonic seconds), unless touched."""
         return (self._extras and self._extras.until) or self._read_batch.deadline
 
     @property
@@ -278,7 +278,7 @@ class Message:
     def finish(self) -> bool:
         """Done: the server forgets it. False if it was too late; nothing is sent then.
 
-        Raises AlreadyResponded the second time, UsedAfterFork in a child of who received it.
+        Raises AlreadyResponded the second time, UsedAfterFork in a forked child.
         """
         check_process(self._read_batch.source.process)
         plain = self._answer is None and self._extras is None and self._read_batch.holder is None
@@ -310,7 +310,7 @@ class Message:
     def touch(self) -> bool:
         """Ask for a fresh ``msg_timeout``; False if it is too late.
 
-        The server goes no further than its maximum behind the delivery, 15 minutes by default.
+        The server extends it to at most 15 minutes after the delivery, by default.
         Raises as :meth:`finish`.
         """
         check_process(self._read_batch.source.process)
@@ -332,7 +332,7 @@ class Message:
             self._extras.until = None
 
     def detach(self) -> None:
-        """Take it out of its handler's hands: somebody answers it later, from any thread.
+        """Take it from its handler: the application answers it later, from any thread.
 
         The handler's return means nothing for it then; raising still requeues it. It counts as in
         flight, holds its partition on an ordered topic, expires like any other (:meth:`touch` it),
@@ -385,7 +385,7 @@ class Message:
         return self._subscription.ordering
 
     def _give_back(self) -> None:
-        """REQ 0 of what nobody has answered: no failure, no delay; later answers are too late."""
+        """REQ 0 without a failure, unless it was answered; later answers are too late."""
         if self.answered or self._taken:
             return
         self._need_extras.taken = True
@@ -430,7 +430,7 @@ def _name_of(message: Message) -> str:
 
 
 def _make_extras(message: Message) -> MessageExtras[Message]:
-    """The same for two threads that ask at once."""
+    """The attributes, made on first use; two threads that ask at once get one object."""
     with _making:
         if message._extras is None:
             message._extras = MessageExtras()

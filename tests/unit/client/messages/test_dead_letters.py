@@ -94,7 +94,7 @@ def test_nobody_to_have_it_is_fine_where_somebody_skips(caplog):
     message, source, _ = begin()
     assert message.skip()
     assert source.sent == [("FIN",)]
-    assert "nobody else has it" in caplog.text
+    assert "it is not stored elsewhere" in caplog.text
 
 
 def test_dead_letters_are_published_within_the_messages_own_time(producers):
