@@ -1,8 +1,8 @@
 """Ordered delivery: one message of a partition at a time, and a failed head holds it.
 
-The server keeps one message in flight per partition; a lane keeps the promise where the server
-does not: it repeats the first message after a SUB_ORDERED, and after a timeout it sends again
-what a slow handler still holds.
+The server keeps one message in flight per partition, but not always: it repeats the first message
+after a SUB_ORDERED, and after a timeout it sends again what a slow handler still holds. Ordered
+delivery keeps the promise there too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MARGIN = 0.1
 
 
 class OrderedSubscription(Source[Message], Protocol):
-    """The subscription a lane belongs to."""
+    """The subscription that an OrderedDelivery belongs to."""
 
     @property
     def config(self) -> ConsumerConfig:
@@ -52,7 +52,7 @@ class OrderedDelivery:
         self._lock = threading.Lock()  # guards the four below
         self._in_hand: Message | None = None
         self._waiting: deque[Message] = deque()
-        self._follows = False  # another lane, whose message is still in hand
+        self._follows = False  # an earlier one, whose message is still in a handler
         self._successor: OrderedDelivery | None = None
         self._order = OrderCheck()
         self._failing: int | None = -1
@@ -62,7 +62,7 @@ class OrderedDelivery:
         self._told: tuple[int | None, int] = -1, 0
 
     def offer(self, message: Message) -> None:
-        """From the reader: deliver now, or behind the one in hand."""
+        """From the reader: deliver now, or after the message in a handler."""
         if self._stopped:
             self._subscription.forget(message)
             return
@@ -119,7 +119,7 @@ class OrderedDelivery:
         return busy
 
     def begin(self) -> None:
-        """What this lane has followed has ended."""
+        """The handler that this one waited for has ended."""
         following: Message | None = None
         with self._lock:
             self._follows = False
@@ -188,7 +188,7 @@ class OrderedDelivery:
         loud = message.attempts in _LOUD_AT or (message.attempts and message.attempts % 100 == 0)
         told, number = self._told
         if loud and (told != message.internal_id or message.attempts > number):
-            # A copy that came behind a handler that runs is found out to be late as well.
+            # A copy that came while a handler runs is found to be late as well.
             self._told = message.internal_id, message.attempts
             log.warning(
                 "message %s holds partition %s of %s: attempt %s",
@@ -200,12 +200,12 @@ class OrderedDelivery:
             )
 
     def is_blocked(self) -> bool:
-        """Whether a message that has come many times is held, or in its handler's hands."""
+        """Whether a message that has come many times is held, or in its handler."""
         heads = (self._held, self._in_hand)
         return any(each is not None and each.attempts >= _LOUD_AT[0] for each in heads)
 
     def release_held(self) -> None:
-        """At close: give back at once what is held."""
+        """At close: requeue the held message at once."""
         message, self._held = self._held, None
         if message is not None and self._subscription.live:
             self._subscription.send_requeue(message, 0.0)

@@ -139,7 +139,7 @@ def permanent_error(reason: NsqError, topic: str, channel: str) -> SubscribeErro
         if reason.code in answers.MOVED or is_mismatch(reason):
             return None
         return SubscribeError(what, code=reason.code)
-    # Who is no nsqd at all may stand beside some that are.
+    # A server that is not an nsqd may be listed beside real ones.
     is_nsqd = not isinstance(reason.__cause__, ProtocolError)
     if isinstance(reason, ConnectError) and reason.permanent and is_nsqd:
         return SubscribeError(what, code=type(reason).__name__)

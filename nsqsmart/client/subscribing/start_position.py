@@ -119,7 +119,7 @@ class Memory:
         return Remembered(lowest, unfinished, self._finished, self.rewound)
 
     def clear(self) -> None:
-        """All of it is somebody else's business now."""
+        """Forget everything: another process has the partition now."""
         for known in (self._open, self._copies, self._refused):
             known.clear()
         self._unnumbered = 0

@@ -149,12 +149,12 @@ class Subscription:
         return True
 
     def hold(self, message: Message) -> Holder[Message]:
-        """From now on no handler answers for *message*."""
+        """Detach *message* from its handler, which no longer answers it."""
         self._runtime.checked_out.take(message)
         return self._runtime.checked_out
 
     def give_up(self, message: Message) -> bool:
-        """Pass *message* on to who takes what cannot be handled, then FIN."""
+        """Pass *message* on to the dead letters, then FIN."""
         return self._runtime.dead_letters.give_up(message)
 
     def forget(self, message: Message) -> None:

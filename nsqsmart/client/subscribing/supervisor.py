@@ -1,4 +1,4 @@
-"""The housekeeper: keeps one subscription per target of the newest picture."""
+"""The subscription supervisor: one subscription for each target of the newest topology."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def subscription_key(target: Target) -> Place:
 
 
 class Supervised(Protocol):
-    """A subscription, as far as the keeper is concerned."""
+    """A subscription, as far as the supervisor is concerned."""
 
     target: Target
 
@@ -134,7 +134,7 @@ class SubscriptionSupervisor:
     def _failures_before(self, place: Place) -> int:
         """How often in a row it had failed, as far as it is not forgotten.
 
-        Who takes every SUB and ends the connection behind it would be dialled without a pause.
+        A server that takes every SUB and then ends the connection would be dialled without a pause.
         """
         if place in self._failing:
             return self._failing[place].times
