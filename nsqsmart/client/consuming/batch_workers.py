@@ -33,7 +33,7 @@ class BatchWorkerPool(WorkerPool):
         self._batch_handler = handler
         self._most = config.batch_max_messages
         self._longest = config.batch_max_delay
-        # Whoever has it gathers: two would share between them what is one batch.
+        # The worker that has it gathers: two would split one batch between them.
         self._turn: SimpleQueue[None] = SimpleQueue()
         self._turn.put(None)
 
@@ -141,7 +141,7 @@ class BatchWorkerPool(WorkerPool):
             return
         now = monotonic()
         for message in messages:
-            # Message.finish() without its rare ways: nearly every message comes by here.
+            # Message.finish() without its rare cases: nearly every message takes this path.
             read_batch = message._read_batch
             plain = (
                 message._answer is None and message._extras is None and now < read_batch.deadline
@@ -194,4 +194,4 @@ def _age(message: Message) -> float:
 
 
 def _alone(_message: Message) -> None:
-    """What a batch crew runs on single messages: nothing, for only given-up ones get there."""
+    """The handler for single messages: never runs, because only given-up ones get here."""

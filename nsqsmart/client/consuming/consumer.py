@@ -37,7 +37,7 @@ from nsqsmart.policy.positions import position_text
 
 
 class Shutdown:
-    """Belongs to one start of a Consumer. ``over`` is set when it has ended, with its ``report``.
+    """Shutdown of one started Consumer. ``over`` is set when it has ended, with its ``report``.
 
     None of its locks is taken by a signal handler: see :meth:`ask`.
     """
@@ -54,17 +54,17 @@ class Shutdown:
 
     @property
     def closing(self) -> bool:
-        """Whether somebody ends it, or has ended it."""
+        """Whether it is being closed, or was closed."""
         return self._closing
 
     def check(self) -> None:
-        """Raise ClientClosed if so."""
+        """Raise ClientClosed if it is being closed, or was closed."""
         if self._closing:
             raise ClientClosed("the Consumer was closed")
 
     @property
     def error(self) -> BaseException | None:
-        """What has ended it from inside."""
+        """The error that ended it from inside, or None."""
         return self._error
 
     def claim(self) -> bool:
@@ -80,12 +80,12 @@ class Shutdown:
             return self._started
 
     def ask(self) -> bool:
-        """The same from a signal handler, which may have interrupted any of this: no lock."""
+        """End it from a signal handler, which may have interrupted any method: takes no lock."""
         self._asked = True
         return self._started
 
     def is_wanted(self) -> bool:
-        """start() has come to its end: whether it was to end the consumer meanwhile."""
+        """start() has finished; returns whether the consumer has to end at once."""
         with self._lock:
             self._started = True
             return self._asked or self._error is not None
@@ -99,7 +99,7 @@ class Shutdown:
 def dispatcher_maker(
     handler: Handler | None, batch_handler: BatchHandler | None, config: ConsumerConfig
 ) -> MakeDispatcher:
-    """What makes the staff; raises TypeError or ConfigError for handlers that cannot be used."""
+    """A factory for the Dispatcher; raises TypeError or ConfigError for unusable handlers."""
     if handler is not None and batch_handler is not None:
         raise TypeError("give handler or batch_handler, not both")
     meter = make_meter(config)
@@ -206,7 +206,7 @@ class Consumer:
     def run(self) -> CloseReport:
         """Start, and block until SIGINT, SIGTERM or close(); then drain.
 
-        As :func:`nsqsmart.run` with this one alone.
+        Runs :func:`nsqsmart.run` with this consumer.
         """
         (only,) = run(self)
         return only
@@ -228,8 +228,8 @@ class Consumer:
         Running handlers and ``with message:`` blocks may finish; messages that nobody has begun
         with, and those detached or pulled, go back at once. May be called twice, from any thread
         and from a signal handler. From a handler, or if the signal interrupted a call of this
-        consumer or an answer, it returns at once, and the drain goes on behind it: the handler's
-        own message is answered, and the interrupted call lets go of its locks.
+        consumer or an answer, it returns at once, and the drain continues after it: the handler's
+        own message is answered, and the interrupted call releases its locks.
         """
         self._check_process()
         if interrupts(self, _CALLS, _ANSWERS):
@@ -261,13 +261,13 @@ class Consumer:
             if self._runtime is not None:
                 self._shutdown.report = self._runtime.drain(monotonic() + limit)
         finally:
-            # Whatever it was that failed, nobody waits for ever.
+            # Whatever failed, no caller waits for ever.
             _end(self._figures)
             self._shutdown.over.set()
             self._tell(None)
 
     def _stop(self, error: BaseException) -> None:
-        """From inside, on any thread: drain, and raise *error* for whoever waits."""
+        """From inside, on any thread: drain, and raise *error* in the calls that wait."""
         started = self._shutdown.fail(error)
         self._tell(error)
         if self._runtime is not None:
@@ -329,7 +329,7 @@ class Consumer:
             self._runtime.set_max_in_flight(count)
 
     def health(self) -> Health:
-        """How it is, as far as it knows; asks nobody."""
+        """Return its health as far as it knows; sends nothing to a server."""
         self._check_process()
         if self._shutdown.closing:
             return Health("closed")
@@ -362,7 +362,7 @@ class Consumer:
             self.close()  # in a child it raises, and nothing hides what ends the child
 
     def check_runnable(self) -> None:
-        """Raise RuntimeError if :func:`nsqsmart.run` would block with nobody to handle messages."""
+        """Raise RuntimeError if :func:`nsqsmart.run` would block without a handler."""
         if self._make_dispatcher is PollQueue:
             raise RuntimeError("this Consumer has no handler: iterate over it, or poll()")
 
@@ -432,4 +432,4 @@ def _end(figures: ConsumerFigures | None) -> None:
 
 
 def _nobody(_token: object) -> None:
-    """Listens to nothing."""
+    """A listener that ignores every report."""

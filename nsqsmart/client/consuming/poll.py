@@ -10,7 +10,7 @@ from nsqsmart.client.messages.message import Message
 
 
 class PollQueue(Dispatcher):
-    """Keeps what the readers bring until somebody takes it."""
+    """Keeps what the readers bring until a caller takes it."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
@@ -50,7 +50,7 @@ class PollQueue(Dispatcher):
         return found
 
     def dismiss(self) -> None:
-        """Give back what nobody has taken, and wake those who wait."""
+        """Requeue what no caller has taken, and wake the callers that wait."""
         counts = self._own_counts()
         try:
             while True:
@@ -65,7 +65,7 @@ class PollQueue(Dispatcher):
         return self._runtime.checked_out.wait_idle(deadline)
 
     def end(self, error: BaseException | None) -> None:
-        """Wake those who wait; *error* is for them."""
+        """Wake the callers that wait; they raise *error* if it is not None."""
         self._error = error
         self._box.end(1)
 
@@ -74,21 +74,21 @@ class PollQueue(Dispatcher):
         try:
             message = self.inbox.get_nowait()
         except Empty:
-            # Whoever is about to wait sends what waits.
+            # A caller that is about to wait sends the waiting acknowledgements.
             self._flush()
             if not wait:
                 raise
             left = None if until is None else max(0.0, until - monotonic())
             message = self.inbox.get(timeout=left)
         if message is None:
-            self.inbox.put(None)  # for the next one who waits
+            self.inbox.put(None)  # for the next caller that waits
         return message
 
     def _is_for_handling(self, message: Message, counts: ThreadCounts) -> bool:
         if self._runtime.draining or message.expired:
             turn_away(message, counts)
             return False
-        # As detach() does, without making anything for each message.
+        # What detach() does, without an object for each message.
         message._read_batch.holder = message._subscription.hold(message)
         if message._life is not None:
             message._life.note("started")

@@ -1,4 +1,4 @@
-"""Who has how much RDY: shares of ``max_in_flight``, turns, pauses and backoff, told to each.
+"""The RDY of each connection: shares of ``max_in_flight``, turns, pauses and backoff.
 
 Lower values are told first. A connection whose sending half is busy, or stalled, is told later; and
 what the server has sent just before it was told is still on its way. So what one connection is
@@ -28,14 +28,14 @@ from nsqsmart.policy.governor import PERIOD, Governor
 
 log = logging.getLogger("nsqsmart")
 
-# Whoever has RDY that others wait for, and brings nothing, keeps it for this part of a turn.
+# A connection with RDY that others wait for, and without messages, keeps it so much of a turn.
 _IDLE_PART = 0.1
 # Seconds in which what a server has sent arrives: it may lie in its output buffer for 25 ms.
 _ON_ITS_WAY = 0.05
 
 
 def lower(levels: Mapping[Subscription, int]) -> dict[Subscription, int]:
-    """Set what is less than before; who was lowered, and what each had."""
+    """Set the levels that fall; returns the lowered connections, and what each had."""
     lowered = {}
     for subscription, write_buffer, level in _reachable(levels):
         if level < write_buffer.rdy:
@@ -49,9 +49,9 @@ def raise_within(
 ) -> tuple[list[Subscription], bool]:
     """Set what is more than before, as far as all have *total* together.
 
-    *former* is what some had until a moment ago. Who comes first in *levels* is served first: while
-    he has to wait, nobody behind him takes back what he was lowered by, or two could hand it to and
-    fro and a third starve. Returns who was raised, and whether somebody has to wait for more.
+    *former* is what some had until a moment ago. *levels* are served in order: while one waits, no
+    later one takes back what it was lowered by. Else two could hand it to and fro while a third
+    starves. Returns the raised connections, and whether one still has to wait for more.
     """
     rows = [
         (
@@ -93,7 +93,7 @@ class _Member:
     def __init__(self) -> None:
         self.governor = Governor()
         self.received = 0  # at the last tick
-        self.looked = 0  # likewise, at the last look at turns
+        self.looked = 0  # the count at the last look at turns
         self.served_since: float | None = None
         self.former = 0  # what it had until it was lowered
         self.lowered_until = 0.0  # so long it may still be sent as much
@@ -125,13 +125,13 @@ class RdyController:
         self._ticked_at = 0.0
         self._applied = 0
 
-    # Who there is.
+    # Connections that come and go.
 
     def expect(self, count: int = 0, until: float = 0.0) -> None:
         """Until then, leave shares for *count* connections, some of which are still being made.
 
-        Else the first one of a consumer has all of ``max_in_flight``, and with a backlog behind it
-        the others get nothing until that is handled. To be called again when it is time.
+        Else the first one of a consumer has all of ``max_in_flight``, and with a backlog the others
+        get nothing until that is handled. To be called again when it is time.
         """
         with self._lock:
             if monotonic() >= until:
@@ -231,7 +231,7 @@ class RdyController:
     # Levels.
 
     def _apply(self) -> bool:
-        """Bring every connection's RDY to its level; whether somebody has to wait for his."""
+        """Bring every connection's RDY to its level; returns whether one has to wait."""
         with self._lock:
             _, short = self._levels({})
         # Rarely needed, and not cheap where the application holds thousands.
@@ -246,7 +246,7 @@ class RdyController:
         _flush(lowered)
         raised: list[Subscription] = []
         with self._lock:
-            # Else somebody knows better by now, and raises what is to be raised.
+            # Else a later call has newer levels, and raises what is to be raised.
             if mine == self._applied:
                 total = self._limits.max_in_flight
                 raised, late = raise_within(levels, total, self._former())
@@ -275,7 +275,7 @@ class RdyController:
         }
 
     def _levels(self, expired: Mapping[object, int]) -> tuple[dict[Subscription, int], bool]:
-        # Whoever has waited longest is first where there is not enough for all.
+        # The one that has waited longest is first where there is not enough for all.
         shares = cast("dict[Subscription, int]", self._flow.shares())
         if self._stopped or self.paused:
             return dict.fromkeys(shares, 0), False
@@ -308,7 +308,7 @@ class RdyController:
         busy = Counter(message._subscription for message in self._dispatcher.in_hand())
         now = monotonic()
         with self._lock:
-            # Rest first, then look: whoever comes behind the look finds it resting, and wakes it.
+            # Rest first, then look: messages after the look find it resting, and wake it.
             self._ticking, self.resting = False, self._adaptive
             elapsed, self._ticked_at = now - self._ticked_at, now
             rested = True
@@ -335,7 +335,7 @@ class RdyController:
             self._apply()
 
     def _look_at_turns_later(self) -> None:
-        # Before that nobody could tell whether one brings messages.
+        # Before that it is unknown whether a connection brings messages.
         pause = max(_ON_ITS_WAY, self._config.rdy_redistribute_interval * _IDLE_PART)
         self._runtime.ticker.at(monotonic() + pause, self._look_at_turns)
 

@@ -20,7 +20,7 @@ class Runnable(Protocol):
     """A consumer, as far as running it goes."""
 
     def check_runnable(self) -> None:
-        """Raise RuntimeError if nobody would handle its messages."""
+        """Raise RuntimeError if it has no handler."""
 
     def on_end(self, tell: Callable[[object], None]) -> None:
         """Have *tell* called, from any thread, with what ends it; with None when it has ended."""
@@ -89,7 +89,7 @@ def _wait(
 ) -> object:
     """Until all have ended; what it was that began it."""
     reason: object = None
-    # To the last word: what ended them may have done so before anybody listened here.
+    # To the end: a consumer may have ended before this thread began to listen.
     while not (all(consumer.has_ended() for consumer in consumers) and tokens.empty()):
         token = _next(tokens, until if reason is None else None)
         if token is _SIGNAL and reason is not None:
@@ -101,7 +101,7 @@ def _wait(
 
 
 def _next(tokens: SimpleQueue[object], until: Callable[[], bool] | None) -> object:
-    """The next token; of *until* if that speaks first.
+    """The next event; of *until* if that comes first.
 
     Waited for in turns: a signal that comes just before a wait begins does not end that one.
     """
@@ -117,7 +117,7 @@ def _next(tokens: SimpleQueue[object], until: Callable[[], bool] | None) -> obje
 
 
 def _close(consumers: tuple[Runnable, ...]) -> list[Thread]:
-    """Side by side, on threads of their own: this one can hear a second signal."""
+    """Close them in parallel, on other threads: this one can receive a second signal."""
     return [
         spawn(f"closer-{number}", partial(consumer.close, None))
         for number, consumer in enumerate(consumers)

@@ -229,7 +229,7 @@ class RunningConsumer:
                 self._first_error = self._first_error or error
             self._changed.notify_all()
         self.rdy_controller.remove(subscription)
-        # The next connection of an ordered partition waits for what is in hand.
+        # The next connection of an ordered partition waits until handlers have answered.
         self.checked_out.drop_expired()
         if isinstance(reason, RdyIgnored):
             # With workers that are stuck those of each connection would gather.
@@ -370,17 +370,17 @@ class RunningConsumer:
         return self.report(tuple(message.id for message in abandoned))
 
     def _stop_deliveries(self, subscriptions: list[Subscription], deadline: float) -> None:
-        """CLS, and wait for its answer: then nothing can reach the inbox behind the last worker."""
+        """CLS, and wait for its answer: then nothing can reach the inbox after the last worker."""
         for subscription in subscriptions:
             if subscription.write_buffer:
                 subscription.close_politely()
             else:
-                # Still being dialled: nobody waits for that.
+                # Still being dialled: not waited for.
                 subscription.hang_up()
         busy = self.dispatcher.busy_readers()
         patience = min(deadline, monotonic() + _CLOSE_WAIT)
         for subscription in subscriptions:
-            # Who is busy reads the answer when its handler has ended, which may last.
+            # A reader that runs a handler reads the answer when that has ended, which may last.
             until = deadline if subscription in busy else patience
             subscription.close_wait.wait(max(0.0, until - monotonic()))
             if subscription.ordering:
@@ -400,7 +400,7 @@ class RunningConsumer:
         )
 
     def health(self) -> Health:
-        """What it knows by itself; asks nobody."""
+        """Its health as far as it knows; sends nothing to a server."""
         topology, failure = self.supervisor.topology, self.supervisor.failure
         live = {subscription_key(each.target) for each in self.snapshot() if each.live}
         reasons = [str(failure)] if failure else []

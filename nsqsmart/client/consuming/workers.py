@@ -54,7 +54,7 @@ class Inbox:
     """Messages that no worker has taken yet, and None for the end.
 
     ``queue`` is used directly to put and get, but for the end and for :meth:`drop`, which exclude
-    each other: a message put back behind the end would never be handled.
+    each other: a message put back after the end would never be handled.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Inbox:
         self._lock = threading.Lock()
 
     def end(self, times: int) -> None:
-        """Put None for each of those who wait."""
+        """Put None for each worker that waits."""
         with self._lock:
             for _ in range(times):
                 self.queue.put(None)
@@ -200,7 +200,7 @@ class Dispatcher(ABC):
 
 
 MakeDispatcher = Callable[[Runtime], Dispatcher]
-"""Makes the dispatcher of a consumer that starts."""
+"""Makes the Dispatcher of a consumer that starts."""
 
 
 class WorkerPool(Dispatcher):
@@ -272,7 +272,7 @@ class WorkerPool(Dispatcher):
         return set() if self._workers else {each._subscription for each in self.running()}
 
     def end(self, error: BaseException | None) -> None:
-        """Nobody waits here."""
+        """Do nothing: no thread waits."""
 
     def _work(self) -> None:
         counts = self._own_counts()
@@ -295,14 +295,14 @@ class WorkerPool(Dispatcher):
         while (message := get()) is not None:
             yield message
             if is_empty():
-                # Nobody will come by to reach the threshold: send what waits.
+                # No later message will reach the threshold: send what waits.
                 flush()
         flush()
 
     def _handle_all(self, messages: Iterable[Message], counts: ThreadCounts) -> None:
-        """Nearly every message comes by here: what is rare is done elsewhere."""
+        """Handle one message; nearly every message takes this path, rare cases have their own."""
         runtime, handler, most = self._runtime, self._handler, self._most_attempts
-        # One look at the clock a message. Before a handler it may be that behind the last one: what
+        # One look at the clock a message. Before a handler it may be that after the last one: what
         # came since then has not waited.
         now = monotonic()
         for message in messages:
@@ -355,7 +355,7 @@ class WorkerPool(Dispatcher):
             ordering.done(message, finished=message.finished)
 
     def _handle_marked(self, message: Message) -> object:
-        """The same for one that is traced or was touched, or has been tried too often."""
+        """Handle one message that is traced, was touched, or has been tried too often."""
         if message._life is not None:
             message._life.note("started")
         if message.attempts <= self._most_attempts:
@@ -371,7 +371,7 @@ class WorkerPool(Dispatcher):
             self._requeue(message, counts, how)
             return
         if message._holder is not None:
-            return  # detached: whoever has it answers
+            return  # detached: its new owner answers
         if not message.answered:
             message.finish()
         elif message._slows is not None:
@@ -410,7 +410,7 @@ class WorkerPool(Dispatcher):
 
 
 def _let_go(counts: ThreadCounts) -> Message | None:
-    """What nobody can handle is the server's again; returns what it was."""
+    """Requeue the current message after an internal error; returns it."""
     message, counts.current = counts.current, None
     if message is not None:
         message._give_back()
