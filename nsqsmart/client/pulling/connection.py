@@ -23,7 +23,7 @@ from nsqsmart.wire.answers import refused_id
 
 log = logging.getLogger("nsqsmart")
 
-# A socket that nobody reads holds heartbeats back: look so often, even where messages wait.
+# Heartbeats wait in a socket that no thread reads: look so often, even where messages wait.
 _LOOK_EVERY = 1.0
 _SILENT_INTERVALS = 2.5
 
@@ -123,13 +123,13 @@ class PullConnection:
                     if self._waiting:
                         until = 0.0
                     elif monotonic() >= deadline:
-                        return  # whoever sends heartbeats without end is not listened to for ever
+                        return  # a server that sends heartbeats without end is not read for ever
         except NsqError as error:
             self._fail(error)
             self._check()
 
     def _receive(self, deadline: float) -> list[Message] | None:
-        """As the intake; raises ProtocolError too if the server ignores RDY."""
+        """Read as the PullReader does; raises ProtocolError too if the server ignores RDY."""
         heard_at, before = self.heard_at, self.in_flight
         found = self._reader.receive(deadline)
         unanswered = before + len(found or ())
@@ -232,7 +232,7 @@ class PullConnection:
 
     def hold(self, message: Message) -> Holder[Message]:
         """There is no handler to take it from."""
-        raise RuntimeError(f"{message!r} was pulled: nobody else has it in hand")
+        raise RuntimeError(f"{message!r} was pulled: it has no handler to detach from")
 
     def forget(self, message: Message) -> None:
         """Nothing is sent for it."""
@@ -245,7 +245,7 @@ class PullConnection:
         self._ask(self._rdy)
 
     def give_up(self, message: Message) -> bool:
-        """FIN: whoever pulled it knows best."""
+        """FIN: the caller that pulled it decides."""
         return message.finish()
 
     def drain(self, deadline: float) -> PullReport:

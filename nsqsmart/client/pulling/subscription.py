@@ -90,7 +90,7 @@ def _leader(topology: Topology, partition: int, nsqd: str | None) -> Target:
                     f"partition {partition} of {topic!r} is led by {target.name}, not by {nsqd}"
                 )
             return target
-    raise DiscoveryError(f"nobody leads partition {partition} of {topic!r} at the moment")
+    raise DiscoveryError(f"partition {partition} of {topic!r} has no leader at the moment")
 
 
 def _names(topology: Topology) -> str:
@@ -98,7 +98,7 @@ def _names(topology: Topology) -> str:
 
 
 class PullSubscription:
-    """One connection to one nsqd, read by whoever calls: there is no thread.
+    """One connection to one nsqd, read in the caller's thread: it has no thread of its own.
 
     ::
 
@@ -107,8 +107,8 @@ class PullSubscription:
                 store(messages)
                 source.finish(messages)
 
-    Nobody looks after the connection between two calls: one that is not used for two heartbeat
-    intervals is closed by the server. It belongs to one thread at a time; not to a forked child.
+    Between two calls no thread answers heartbeats: the server closes a connection that is not used
+    for two heartbeat intervals. It belongs to one thread at a time; not to a forked child.
 
     Args:
         address: as for :class:`~nsqsmart.client.consuming.consumer.Consumer`.
@@ -156,7 +156,7 @@ class PullSubscription:
         """Look up, dial, subscribe; pull() does it by itself the first time.
 
         Tries for *timeout* seconds, default ``dial_timeout`` plus ``handshake_timeout``: a leader
-        that crashed is replaced after 20 to 30 s. Raises DiscoveryError (no lookup answers, nobody
+        that crashed is replaced after 20 to 30 s. Raises DiscoveryError (no lookup answers, no nsqd
         has the topic or leads the partition), ConnectError, SubscribeError and NotAuthorized (it is
         refused, and would be again), ConfigError and OrderingNotSupported (the topic is not as the
         options say), ClientClosed after drain().
@@ -192,7 +192,7 @@ class PullSubscription:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _as_told(self, error: NsqError) -> NsqError:
-        """*error* as callers see it, who know no codes."""
+        """*error* as callers see it: an exception of nsqsmart.errors, not a server's code."""
         topic, channel = self._names
         known = permanent_error(error, topic, channel)
         if known is None and isinstance(error, ServerError):
@@ -244,7 +244,7 @@ class PullSubscription:
         come and was not taken is kept for the next call, and expires like any other.
 
         Raises ConnectionLost when the connection ended or the leader moved: what was not answered
-        by then is delivered again, to whoever subscribes next. NotAuthorized, SubscribeError and
+        by then is delivered again, to the next subscriber. NotAuthorized, SubscribeError and
         ProtocolError as the name says; ClientClosed after drain(); open()'s the first time.
         """
         count = check_count("max_messages", max_messages, 1)

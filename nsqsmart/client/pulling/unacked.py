@@ -1,4 +1,4 @@
-"""The messages that a puller has in hand, and what came of them."""
+"""The pulled messages without an answer, and the counts of those that were answered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nsqsmart.policy.ordering import Order, OrderCheck
 class PullReport:
     """What became of the messages of a PullSubscription.
 
-    ``finished`` and ``requeued`` are what was sent, ``expired`` what nobody answered in time.
+    ``finished`` and ``requeued`` count what was sent, ``expired`` what was not answered in time.
     ``refused`` holds the ids (16 bytes) whose answer the server did not take, b"" where it does
     not say which: it delivers them again, or has done so. ``lost`` counts what was held when the
     connection ended before its time, which the server delivers again too. With ``confirmed`` the
@@ -55,7 +55,7 @@ class Unacked:
     ) -> list[Message]:
         """Those of *messages* that are neither held nor *waiting*, of an ordered subscription.
 
-        The server repeats the first message behind a SUB_ORDERED, and what was not answered in
+        The server repeats the first message after a SUB_ORDERED, and what was not answered in
         time: the copy is no other message, and the first one may be answered for as long as it.
         Raises ProtocolError for a message out of order, unless the options want to go on.
         """

@@ -51,7 +51,7 @@ def test_the_one_that_is_meant(topology, partition, nsqd, found):
         (at(A), 0, None, OrderingNotSupported, "give nsqd="),
         (at(), None, None, DiscoveryError, "no nsqd has topic"),
         (at(A), None, "b:4150", DiscoveryError, "not at b:4150 but at a:4150"),
-        (led(A, None), 1, None, DiscoveryError, "nobody leads partition 1"),
+        (led(A, None), 1, None, DiscoveryError, "partition 1 of .* has no leader"),
         (led(A, B), 1, "a:4150", DiscoveryError, "led by b:4150, not by a:4150"),
     ],
 )
