@@ -46,7 +46,7 @@ class Admin:
     Raises:
         TypeError, ConfigError: an argument, option or address cannot be used; nothing was sent.
         DiscoveryError: no nsqlookupd answers.
-        TopicNotExist: nobody knows the topic that is to be changed.
+        TopicNotExist: no lookup or nsqd knows the topic that is to be changed.
         NotSupported: the cluster's dialect cannot do it; nothing was changed.
         AdminError: it failed on some servers, or all; ``done`` and ``failed`` say on which.
     """

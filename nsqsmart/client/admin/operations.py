@@ -1,4 +1,4 @@
-"""What an operator may change, in either dialect: who is to be told what."""
+"""What an operator may change, in either dialect: which servers get which request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def create_topic(call: AdminCall, settings: TopicSettings) -> None:
 
 
 def _check_existing(call: AdminCall, settings: TopicSettings) -> None:
-    """The server compares more than can be wished for."""
+    """The server compares more than the request can say."""
     meta = call.topology(settings.topic).meta
     if not settings.is_met_by(meta):
         raise AdminError(
@@ -47,7 +47,7 @@ def _check_existing(call: AdminCall, settings: TopicSettings) -> None:
 
 
 def delete_topic(call: AdminCall, topic: str) -> None:
-    """Original: in the lookups first, so that nobody is sent to an nsqd where it would be made."""
+    """Original: in the lookups first, so that none leads a client to an nsqd that makes it anew."""
     query = (("topic", topic),)
     operation = Operation(f"delete topic {topic!r}", "/topic/delete", query, deletes=True)
     if call.is_original():

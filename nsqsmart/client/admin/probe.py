@@ -28,7 +28,7 @@ _MOST_ANSWER = 1 << 16
 _PATIENCE = 1.0
 _ALWAYS = ("tls", "auth")
 _EMPTY = frozenset({"E_BAD_MESSAGE", "E_BAD_BODY"})
-"""What nsqd says of an empty message, where it may be published at all."""
+"""The code with which nsqd refuses an empty message, if publishing is permitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class HttpProbe:
 
 
 def probe_http(address: Address, patience: float) -> HttpProbe:
-    """Ask who is there, each time for *patience* seconds; raises nothing for what it does."""
+    """Ask for nsqlookupd, then nsqd, *patience* seconds each; never raises for the answers."""
     from nsqsmart.net.http.session import HttpSession  # noqa: PLC0415 - imports requests
 
     with HttpSession() as session:
@@ -248,7 +248,7 @@ def _try_to_publish(transport: Transport, wanted: Wanted, steps: _Steps, deadlin
     transport.send(commands.mpub(wanted.topic, [b""], wanted.partition), deadline)
     data = b""
     while (found := frames.next(data)) is None or found[0].type != ERROR:
-        # Behind a heartbeat it may have come already.
+        # It may have come already, after a heartbeat.
         if found is not None and found[1]:
             data = found[1]
         else:

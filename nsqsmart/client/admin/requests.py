@@ -144,7 +144,7 @@ class AdminCall:
         return self._lone is not None or self._lookup.original
 
     def topology(self, topic: str, seen: int = 0, refused: list[Refused] | None = None) -> Topology:
-        """The picture of *topic*, newer than generation *seen*."""
+        """The topology of *topic*, newer than generation *seen*."""
         return self._directory.refresh(topic, seen, self._deadline, refused=refused or ())
 
     def topics(self) -> list[str]:
@@ -293,7 +293,7 @@ class AdminCall:
         only: int | None,
         settled: dict[Place, Answer],
     ) -> list[Answer]:
-        """Ask whoever is not *settled*; returns the answers that may change in a moment."""
+        """Ask the servers that are not *settled*; returns the answers that may change soon."""
         waiting = []
         with self._http() as http:
             for place, target in _places(topology, only).items():
@@ -311,7 +311,7 @@ class AdminCall:
     ) -> Answer:
         partition = place if isinstance(place, int) else None
         if target is None:
-            return Answer("", Verdict.AGAIN, "nobody leads it", partition)
+            return Answer("", Verdict.AGAIN, "it has no leader", partition)
         server = http_address(target.node, self._config)
         answer = self._post(http, server, operation.at(partition), target.name)
         return answer._replace(partition=partition)
@@ -347,7 +347,7 @@ def conclude(operation: Operation, answers: Iterable[Answer]) -> None:
 
 
 def unknown(topic: str) -> TopicNotExist:
-    """The error for a topic that nobody has."""
+    """The error for a topic that no server has."""
     return TopicNotExist(f"there is no topic {topic!r}", hint="check its name, or create it")
 
 
@@ -363,7 +363,7 @@ def _remember(before: Iterable[Answer], answers: Iterable[Answer]) -> list[Answe
 
 
 def _places(topology: Topology, only: int | None) -> dict[Place, Target | None]:
-    """Where it is to be done, and who is there now."""
+    """The partitions, or original nsqds, of an operation; each with its leader, or None."""
     numbers = range(topology.partition_num) if only is None else [only]
     places: dict[Place, Target | None] = dict.fromkeys(numbers)
     for target in topology.targets:

@@ -92,10 +92,10 @@ def test_time_ends_the_wait_and_the_error_says_where_it_was_done(redesigned):
     error = caught.value
     assert [each[:3] for each in error.done] == [("127.0.0.1:4150", 0, True)]
     assert {(each.node, each.partition, each.detail) for each in error.failed} == {
-        ("", 1, "nobody leads it"),
+        ("", 1, "it has no leader"),
         ("127.0.0.1:4151", 2, "400 E_FAILED_ON_NOT_LEADER"),
     }
-    assert "partition 1 (nobody leads it)" in str(error)
+    assert "partition 1 (it has no leader)" in str(error)
 
 
 def test_a_refusal_for_good_ends_the_wait_for_others(redesigned):

@@ -125,14 +125,14 @@ def test_an_error_names_every_server():
         [
             Answer("a:4150", Verdict.DONE, partition=0),
             Answer("b:4150", Verdict.UNREACHABLE, "refused", partition=1),
-            Answer("", Verdict.AGAIN, "nobody leads it", partition=2),
+            Answer("", Verdict.AGAIN, "it has no leader", partition=2),
             Answer("c:4150", Verdict.FAILED),
         ],
     )
     assert error is not None
     assert str(error) == (
         "cannot pause channel 'c' of topic 't' on partition 1 at b:4150 (refused), "
-        "partition 2 (nobody leads it), c:4150; done on partition 0 at a:4150"
+        "partition 2 (it has no leader), c:4150; done on partition 0 at a:4150"
     )
     assert error.done == (NodeResult("a:4150", 0, done=True, detail=""),)
     assert [each.node for each in error.failed] == ["b:4150", "", "c:4150"]
