@@ -39,7 +39,7 @@ def producer(cluster):
 def test_who_waits_behind_a_patient_one_ends_at_his_own_deadline(cluster, producer, options):
     cluster.hang(cluster.nsqds[0])
     patient = producer.publish_async("t", b"patient", timeout=60, **options)
-    # Somebody is seeing to it, for as long as its deadline allows.
+    # A thread retries it, for as long as its deadline allows.
     eventually(lambda: patient.reason or not producer._runtime.get()._async._overdue._waiting)
     impatient = producer.publish_async("t", b"impatient", timeout=0.3, **options)
     with pytest.raises(PublishTimeout) as caught:
@@ -54,7 +54,7 @@ def test_what_ended_while_it_waited_is_not_sent(cluster, producer):
     orderings = producer._runtime.get()._async._keyed_batches
     eventually(lambda: orderings._waiting and not any(orderings._waiting.values()))
     impatient = producer.publish_async("t", b"impatient", key="k", timeout=0.1)
-    with pytest.raises(PublishTimeout, match="waited behind others") as caught:
+    with pytest.raises(PublishTimeout, match="waited for earlier messages") as caught:
         impatient.result(PATIENCE)
     assert caught.value.outcome is Outcome.NOT_SENT
     cluster.wake(cluster.nsqds[0])

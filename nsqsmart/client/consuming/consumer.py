@@ -225,7 +225,7 @@ class Consumer:
     def close(self, timeout: float | None = None) -> CloseReport:
         """Drain within *timeout* seconds (default ``close_timeout``) and end every thread.
 
-        Running handlers and ``with message:`` blocks may finish; messages that nobody has begun
+        Running handlers and ``with message:`` blocks may finish; messages that no handler has begun
         with, and those detached or pulled, go back at once. May be called twice, from any thread
         and from a signal handler. From a handler, or if the signal interrupted a call of this
         consumer or an answer, it returns at once, and the drain continues after it: the handler's

@@ -63,7 +63,7 @@ def account(shared: PublishingState, pending: Pending) -> PublishError | None:
 
 def late_error(pending: Pending) -> PublishError:
     """Its deadline came while it waited."""
-    return _ended(PublishTimeout, pending, "the deadline came while it waited behind others")
+    return _ended(PublishTimeout, pending, "the deadline came while it waited for earlier messages")
 
 
 def closed_error(pending: Pending, outcome: Outcome) -> PublishError:

@@ -108,7 +108,7 @@ class Pending:
     def _receipt(self) -> Receipt:
         if isinstance(self._stored, Receipt):
             return self._stored
-        assert self.target is not None  # noqa: S101 - whoever stored it said where
+        assert self.target is not None  # noqa: S101 - set with the outcome
         attempts = len(self.retry.attempts) + 1 if self.retry else 1
         place = self._stored or (None, None, None, None)
         topic, target = self.topic, self.target

@@ -281,7 +281,7 @@ class PullConnection:
         return self._unacked.report(confirmed=self._closed)
 
     def on_refusal(self, error: ServerError) -> None:
-        """From the intake."""
+        """Called by the PullReader."""
         if not self._unacked.refuse(refused_id(error)):
             return
         if (times := self._refusals.tell()) is not None:
@@ -289,7 +289,7 @@ class PullConnection:
             log.info(text, self.describe(), error, times, extra=subscription_fields(self))
 
     def on_close_wait(self) -> None:
-        """From the intake."""
+        """Called by the PullReader."""
         self._confirmed = True
 
     def _ask(self, wanted: int) -> bool:

@@ -175,7 +175,7 @@ def _leave() -> None:
     for leaver in list(_leavers):
         try:
             leaver.leave(deadline)
-        except Exception as error:  # noqa: BLE001 - the end of a process is nobody's to disturb
+        except Exception as error:  # noqa: BLE001 - nothing may disturb the end of a process
             log.warning("while the process ended: %s", error)
 
 
