@@ -48,7 +48,7 @@ class _Places:
         def step(frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
             nonlocal before
             if event == "exception":
-                # The call did not return, and nobody looks on the way to a handler.
+                # The call did not return, and no signal is looked for on the way to a handler.
                 before = ""
                 self._callers.discard(id(frame))
             elif event == "opcode":

@@ -70,12 +70,12 @@ class Programs:
 
 
 def get(port: int | None, path: str) -> tuple[int, Any]:
-    """Status and JSON document; (0, None) if nobody answers."""
+    """Status and JSON document of a GET; (0, None) if no server answers."""
     return _ask("GET", port, path)
 
 
 def post(port: int | None, path: str) -> tuple[int, Any]:
-    """The same, by POST."""
+    """Status and JSON document of a POST."""
     return _ask("POST", port, path)
 
 
@@ -96,7 +96,7 @@ def _ask(method: str, port: int | None, path: str) -> tuple[int, Any]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has just now."""
+    """Ports that no program uses now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for sock in sockets:

@@ -101,7 +101,7 @@ class World:
             lookup.say(path, *answers)
 
     def entry(self, number: int, version: str, **values: object) -> dict[str, Any]:
-        """An nsqd; its TCP port is that of nobody."""
+        """An nsqd; no server listens on its TCP port."""
         return {
             "broadcast_address": "127.0.0.1",
             "tcp_port": 4150 + number,

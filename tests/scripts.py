@@ -1,4 +1,4 @@
-"""Scripts of somebody's, run as processes of their own: for signals, forks, limits and the end."""
+"""A user's scripts, run as processes of their own: for signals, forks, limits and the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Program:
 
     def __init__(self, code: str, url: str) -> None:
         head = "import os, signal, sys, threading, time, nsqsmart\nurl = sys.argv[1]\n"
-        # No shell, and nothing of pytest's: as somebody's script.
+        # No shell, and nothing of pytest's: as a user's script.
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-c", head + textwrap.dedent(code), url],
             stdin=subprocess.DEVNULL,

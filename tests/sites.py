@@ -57,7 +57,7 @@ class Site(Protocol):
         """The node that serves each place: a partition, or the "host:port" of an original nsqd."""
 
     def held(self, bodies: set[bytes]) -> set[bytes] | None:
-        """Those of *bodies* that a server has in its log; None where nobody can tell."""
+        """Those of *bodies* that a server has in its log; None where that is unknown."""
 
     def kill(self, server: str) -> None:
         """End it, by SIGKILL."""

@@ -69,7 +69,7 @@ def nsqd(dialect: str, *, real: bool) -> Iterator[Program]:
 
 
 def accepts(address: tuple[str, int]) -> bool:
-    """Whether somebody listens there."""
+    """Whether a server listens there."""
     try:
         socket.create_connection(address, 1).close()
     except OSError:

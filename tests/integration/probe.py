@@ -1,4 +1,4 @@
-"""The barest publisher there is, to compare ours with: what it cannot do, nobody can."""
+"""The barest publisher there is, to compare ours with: a bound for every other one."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def shared(producer: nsqsmart.Producer) -> PublishingState:
 
 
 def check_free(producer: nsqsmart.Producer) -> None:
-    """No slot of the pool, no turn and no lookup is held by anybody."""
+    """No thread holds a connection of the pool, a turn or a lookup."""
     publisher = shared(producer)
     assert not publisher.turns._queues
     for place in publisher.pool._hosts.values():
@@ -57,7 +57,7 @@ def failure(
 
 
 def answered_failure(producer: nsqsmart.Producer, **arguments: Any) -> PublishError:
-    """The same where everything is refused; its deadline was not in the middle of an exchange."""
+    """Publish where every server refuses; the deadline was not in the middle of an exchange."""
 
     def fail() -> PublishError | None:
         error = failure(producer, **arguments)

@@ -1,4 +1,4 @@
-"""Lookups that lie, stall or drip: skipped and counted, and the last good picture serves."""
+"""Lookups that lie, stall or drip: skipped and counted; the last good topology is used."""
 
 from __future__ import annotations
 

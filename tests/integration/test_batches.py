@@ -68,7 +68,7 @@ def test_a_smaller_one_comes_when_its_time_is_up(cluster):
 def test_it_comes_at_once_when_the_servers_wait_for_answers(cluster):
     publish(cluster, *numbered(12))
     batches = Batches()
-    # Nobody would wait a minute for what the server does not send. One of each is all there can
+    # No batch waits a minute for what the server does not send. One of each is all there can
     # be: of two, one may be the last, and more of its kind would be waited for.
     with consume(cluster, batches, batch_max_delay=60, max_in_flight=2, workers=1):
         all_finished(cluster)

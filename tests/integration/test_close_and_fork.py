@@ -78,7 +78,7 @@ def test_close_lets_handlers_finish_and_gives_the_rest_back(cluster, workers):
     assert report.requeued > 0
     # Given back while the connection stood, not left to its end.
     eventually(lambda: len(cluster.log.of("REQ")) == report.requeued)
-    # Whoever comes next gets the others at once: msg_timeout is a minute.
+    # The next consumer gets the others at once: msg_timeout is a minute.
     handled = Handled()
     with consume(cluster, handled):
         eventually(lambda: len(handled.messages) == 20 - busy)
@@ -151,7 +151,7 @@ def test_a_handler_that_does_not_end_is_left_behind_and_named(cluster):
     eventually(lambda: not client_threads())
     eventually(lambda: len(cluster.log.of("REQ")) == 1)
     assert not cluster.log.of("FIN")
-    # It was given back, so nobody waits for its timeout.
+    # It was given back, so no consumer waits for its timeout.
     handled = Handled()
     with consume(cluster, handled):
         eventually(lambda: handled.bodies() == [b"stuck"])
@@ -173,7 +173,7 @@ def test_a_second_close_with_less_time_does_not_end_the_first(cluster):
 
 
 def test_a_close_that_fails_is_over_all_the_same(cluster, monkeypatch):
-    """Who waits for it is woken."""
+    """A thread that waits for it is woken."""
 
     def fail(*_given: object) -> None:
         raise ValueError("oops")
@@ -363,7 +363,7 @@ def test_a_child_publishes_on_connections_of_its_own(cluster, program):
 
 
 def test_children_may_be_made_while_threads_publish(cluster, program):
-    """No child inherits a lock that somebody held, or an answer that is another's."""
+    """No child inherits a lock that a thread held, or an answer to another process."""
     script = program("""
         producer = nsqsmart.Producer(url, pool_size=2)
         stop = threading.Event()

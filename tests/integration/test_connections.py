@@ -79,7 +79,7 @@ LIES = {
 @pytest.mark.parametrize("redesigned", [False, True])
 @pytest.mark.parametrize("lie", LIES)
 def test_no_connection_that_works_is_dropped_for_what_lookups_say(lie, redesigned):
-    """Nobody lists the nsqd any more, for three rounds; it still has messages."""
+    """No lookup lists the nsqd any more, for three rounds; it still has messages."""
     said: list[bytes] = []
     go_on = threading.Event()
 

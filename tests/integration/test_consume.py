@@ -141,7 +141,7 @@ def test_a_wish_to_requeue_is_kept_and_slows_nothing_down(cluster):
         return None
 
     with consume(cluster, handler, workers=1):
-        # Nobody waits for the one that is away for a minute.
+        # No other node waits for the one that is away for a minute.
         eventually(lambda: len(handled.messages) == 29)
     assert came_again[0] - sent_back[0] >= 0.35
     assert b"8" not in handled.bodies()
@@ -191,7 +191,7 @@ def test_an_answer_after_the_timeout_is_dropped(hasty):
 
 
 def test_what_expires_in_the_inbox_is_not_handled(hasty):
-    """One worker is busy; what waits behind it meanwhile belongs to somebody else."""
+    """One worker is busy; messages that wait for it go to another consumer meanwhile."""
     publish(hasty, *numbered(4))
     release = threading.Event()
     handled = Handled()

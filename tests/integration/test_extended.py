@@ -81,7 +81,7 @@ def test_a_desired_tag_gets_its_messages_first(extended):
         ["blue", "green", None, None]
     )
     rest = Handled()
-    # Without one who wants them they are everybody's.
+    # Without a consumer for the tag, any consumer gets them.
     with consume(extended, rest):
         fill(extended, tagged=True)
         eventually(lambda: len(rest.messages) == 6, timeout=20)

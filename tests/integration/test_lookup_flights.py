@@ -1,4 +1,4 @@
-"""Many who need the same picture ask for it once."""
+"""Many calls that need one topology look it up once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_nobody_asks_while_another_waits_for_the_answer():
         with nsqsmart.Producer(cluster.url, lookupd_min_refresh_interval=DISTANCE) as producer:
             calls = [pool.submit(producer.publish, "t", b"first")]
             eventually(lambda: slow.acted)
-            # Its time is over: only who waits for the answer keeps the others from asking.
+            # Its time is over: only a caller that waits for the answer keeps others from asking.
             asked = monotonic()
             eventually(lambda: monotonic() > asked + DISTANCE)
             calls += [pool.submit(producer.publish, "t", b"%d" % each) for each in range(CROWD)]

@@ -122,7 +122,7 @@ def test_an_answer_of_more_than_a_mebibyte_is_not_waited_for(way):
     assert codes(caught.value) == ["ProtocolError"]
 
 
-# ---------------------------------------------------------------------- servers that let nobody in
+# --------------------------------------------------------------- servers that refuse every client
 
 
 def full(talk: Talk) -> None:

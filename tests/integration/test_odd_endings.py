@@ -1,4 +1,4 @@
-"""Ends that nobody plans: exits inside handlers, dying threads, and programs that just stop."""
+"""Unplanned ends: exits inside handlers, dying threads, and programs that just stop."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_sys_exit_in_a_worker_is_the_exit_code_of_the_process():
 
 
 def test_a_callback_that_hangs_keeps_the_server_from_forgetting(caplog):
-    """No FIN leaves for what nobody has taken over; its time runs out, and the others go on."""
+    """No FIN for a message that was not taken over; its time runs out, and the others go on."""
     said: list[bytes] = []
     release = threading.Event()
     seen: list[nsqsmart.Message] = []

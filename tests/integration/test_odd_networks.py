@@ -50,7 +50,7 @@ def healthy(talk: Talk) -> None:
 
 @contextmanager
 def hole() -> Iterator[tuple[str, int]]:
-    """An address where connecting never ends: the backlog is full, and nobody accepts."""
+    """An address where connecting never ends: the backlog is full, and no server accepts."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(4):
@@ -65,7 +65,7 @@ def test_a_connect_that_never_ends_is_not_sent_and_its_place_is_free_again():
     with hole() as address, nsqsmart.Producer("nsq://{}:{}".format(*address), **options) as one:
         for _ in range(3):
             error = failure(one, timeout=3)
-            # Not a PublishTimeout: the call had time left. Not a PoolTimeout: nobody has the place.
+            # Not a PublishTimeout: the call had time left. Not a PoolTimeout: none is lent.
             assert type(error) is PublishFailed
             assert (error.outcome, codes(error)) == (Outcome.NOT_SENT, ["ConnectError"])
 
@@ -108,7 +108,7 @@ def subscribe_plain(talk: Talk) -> Callable[[bytes], None]:
 
 
 def subscribe_packed(talk: Talk) -> Callable[[bytes], None]:
-    """The same with snappy."""
+    """Grant snappy, and answer inside it."""
     talk.greet(json.dumps({"version": "1.3.0", "snappy": True}).encode())
     there, back = snappy.StreamDecompressor(), snappy.StreamCompressor()
     talk.send(back.add_chunk(OK_FRAME))

@@ -156,7 +156,7 @@ def test_a_call_in_an_event_loop_says_what_to_do(cluster, caplog, monkeypatch):
 @pytest.mark.parametrize(
     "code",
     [
-        # Nobody waited for it, and nobody closed.
+        # No call waited for it, and none closed the producer.
         "p = nsqsmart.Producer(url)\nfor n in range(200): p.publish_async('t', b'%d' % n)",
         "nsqsmart.Producer(url).publish('t', b'x')\n"
         "import atexit\np = nsqsmart.Producer(url)\n"

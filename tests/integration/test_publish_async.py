@@ -226,7 +226,7 @@ def test_a_leader_that_moves_loses_nothing(cluster, producer, keyed):
 
 
 def test_an_nsqd_that_dies_with_much_unanswered(cluster):
-    """Who was acknowledged is stored; everybody else went elsewhere or says what is true."""
+    """Acknowledged messages are stored; the others went elsewhere or report the truth."""
     with nsqsmart.Producer(cluster.url, publish_timeout=20) as producer:
         results(producer.publish_async("t", b"warm") for _ in range(30))
         leader = cluster.leader("t", 0)
@@ -314,7 +314,7 @@ def test_a_deadline_ends_it():
         body for body, each in zip(bodies, found, strict=True) if each.outcome != "not_sent"
     ]
     assert {each.outcome for each in found} <= {Outcome.UNCERTAIN, Outcome.NOT_SENT}
-    # What waited behind an answer that did not come was not sent, and only that.
+    # Only messages that waited for the missing answer were not sent.
     assert uncertain
     assert {body for body in bodies if body in received} <= set(uncertain)
 

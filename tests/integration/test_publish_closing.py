@@ -1,4 +1,4 @@
-"""close() while somebody publishes: who can finish does, everybody else ends soon and honestly."""
+"""close() while other threads publish: calls that can finish do, the others end soon."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.integration.publishing import bodies, check_free, in_time, shared
 from tests.peers import Peer, Talk
 
 LONG = 40.0
-"""Seconds that nobody here may need."""
+"""Seconds that no call here may need."""
 
 
 @contextmanager

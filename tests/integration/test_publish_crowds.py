@@ -1,4 +1,4 @@
-"""Many threads on one producer: what one finds out serves all, and nobody is forgotten."""
+"""Many threads on one producer: what one finds out serves all, and no thread is forgotten."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Crowd:
             self.longest = max(self.longest, monotonic() - began)
 
     def goes_on(self) -> None:
-        """Everybody, and for a while."""
+        """All threads, and for a while."""
         seen = len(self.stored)
 
         def all_of_them() -> bool:
@@ -179,7 +179,7 @@ def test_forty_threads_that_fail_at_once_make_one_lookup_and_all_get_its_picture
     options = {
         "serialize": False,
         "pool_size": THREADS,
-        # Whoever would need a second one fails.
+        # A call that needed a second one would fail.
         "lookupd_min_refresh_interval": 60,
     }
     with nsqsmart.Producer(cluster.url, **options) as producer:
@@ -271,8 +271,8 @@ def test_a_hundred_threads_and_four_connections_that_nobody_answers(either):
                 producer.publish("t", b"x", timeout=timeout)
             failed.append(caught.value)
 
-        # They keep the connections until the others are over, however slowly those begin; whoever
-        # waited longer than he may would get one in the end.
+        # They keep the connections until the others are over, however slowly those begin; a call
+        # that waited longer than it may would get one in the end.
         first = [threading.Thread(target=fail, args=(4,)) for _ in range(4)]
         for thread in first:
             thread.start()

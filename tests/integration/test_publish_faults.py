@@ -229,7 +229,7 @@ def test_a_batch_with_a_message_in_the_middle_that_is_too_large(dialect):
 
 
 def test_no_local_port_is_free(either, monkeypatch):
-    """FN29: whoever has a connection goes on; the others send nothing, and take their time."""
+    """FN29: calls with a connection go on; the others send nothing, and take their time."""
 
     def connect(_sock: socket.socket, _address: object) -> None:
         raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
@@ -303,7 +303,7 @@ def test_an_answer_that_does_not_come_in_time(script):
 
 
 def test_a_connection_of_the_pool_is_half_open(cluster):
-    """Its peer is gone and nobody has said so."""
+    """Its peer is gone, and no packet has said so."""
     with (
         Cluster(dialect="original", nsqds=2, lookupds=0) as pair,
         nsqsmart.Producer(pair.url, response_timeout=0.3) as producer,
@@ -340,7 +340,7 @@ def test_all_connections_of_the_pool_are_half_open():
         assert peer.accepted == 4
 
 
-# ------------------------------------------------------------------ answers that nobody asked for
+# ---------------------------------------------------------------------- answers without a command
 
 
 def waiting(connection: Connection) -> int:
@@ -409,7 +409,7 @@ def test_what_comes_before_any_command(monkeypatch, surplus, together):
 
 
 def after_the_handshake(monkeypatch, what: Callable[..., object]) -> None:
-    """Have *what* done with the socket before anybody publishes on it."""
+    """Have *what* done with the socket before a call publishes on it."""
     from nsqsmart.net import connection
 
     real = connection.shake_hands

@@ -201,7 +201,7 @@ def test_a_delayed_message_waits_on_an_original_nsqd():
     with Cluster(dialect="original") as alone, nsqsmart.Producer(alone.url) as producer:
         producer.publish("delayed", b"warm")
         with nsqsmart.Consumer("delayed", "c", handle, address=alone.url):
-            # Whoever is still about to subscribe would be late enough anyway.
+            # A consumer that is still about to subscribe would be late enough anyway.
             eventually(lambda: handled.bodies() == [b"warm"])
             began = monotonic()
             producer.publish("delayed", b"later", delay=0.3)

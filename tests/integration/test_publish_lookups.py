@@ -95,7 +95,7 @@ def test_all_are_down_from_the_beginning(cluster):
 
 @DIALECTS
 def test_all_are_down_later(cluster):
-    """The last picture serves, and costs no waiting."""
+    """The last topology is used, and costs no waiting."""
     with nsqsmart.Producer(cluster.url, **POLLS) as producer:
         producer.publish("t", b"first")
         for lookupd in cluster.lookupds:
@@ -146,7 +146,7 @@ def test_none_ever_answers(cluster, dialect, known):
 
 
 def test_others_do_not_wait_for_who_looks_up():
-    """Not even the first one does: there is a picture, and no error has proved it wrong."""
+    """Not even the first one does: there is a topology, and no error has proved it wrong."""
     looking, answer = threading.Event(), threading.Event()
 
     with Peer(healthy) as nsqd:
@@ -402,7 +402,7 @@ def test_a_lookup_that_forgot_is_not_believed_while_the_nsqd_answers(body):
             eventually(publishes)
             assert producer.health().state == "ready"
             nsqd.__exit__()
-            # That it is gone, nobody else tells.
+            # No other error tells that it is gone.
             error = failure(producer, timeout=2)
             assert isinstance(error, TopicNotExist)
 

@@ -125,7 +125,7 @@ def test_a_leader_that_left_a_keyed_publish_unanswered_is_not_dialled_again(call
         with nsqsmart.Producer(cluster.url, **options) as producer:
             producer.publish("t", b"first", partition=0)
             cluster.hang(old)
-            # One waits for its answer, the others for their turns, all with the old picture.
+            # One waits for its answer, the others for their turns, all with the old topology.
             threads = [threading.Thread(target=publish) for _ in range(callers)]
             for thread in threads:
                 thread.start()

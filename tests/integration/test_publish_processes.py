@@ -33,7 +33,7 @@ def program(cluster) -> Iterator[Callable[[str], Program]]:
 
 
 def test_parent_child_and_grandchild_go_on_at_once(cluster, program):
-    """Each answer comes back to who asked, and each connection has one owner."""
+    """Each answer comes back to its caller, and each connection has one owner."""
     script = program("""
         producer = nsqsmart.Producer(url, pool_size=1)
         def work(first):
@@ -134,7 +134,7 @@ def test_nothing_is_imported_while_it_publishes(program):
             producer.publish_many("t", [b"x"], key=7)
             producer.publish_json("t", {"a": 1})
             try:
-                producer.publish("nobody", b"x", timeout=0.2)
+                producer.publish("absent", b"x", timeout=0.2)
             except nsqsmart.PublishError:
                 pass
             producer.close()

@@ -115,7 +115,7 @@ def test_what_is_not_answered_is_there_for_the_next_one(site):
     assert (report.finished, report.expired, report.refused) == (10, 0, ())
     assert report.requeued >= 40
     assert report.confirmed
-    # Given back by drain(): nobody can answer for them any more.
+    # Given back by drain(): they can no longer be answered.
     assert mine[30].finish() is False
     assert first.drain() is report
     with nsqsmart.PullSubscription(site.url, topic, CHANNEL, **where) as second:
@@ -125,7 +125,7 @@ def test_what_is_not_answered_is_there_for_the_next_one(site):
 
 
 def test_an_answer_that_the_server_refuses_is_named(site, caplog):
-    """The server gives it to somebody else meanwhile: msg_timeout is 1 s, the answer forged."""
+    """The server gives it to another consumer meanwhile: msg_timeout is 1 s, the answer forged."""
     topic, where = topic_of(site)
     fill(site, topic, where, [b"slow", b"fine"])
     options = {"msg_timeout": 1, "max_in_flight": 2, **where}
@@ -328,8 +328,8 @@ def test_what_is_not_there_is_named(cluster):
         source = nsqsmart.PullSubscription(cluster.url, "t", "c", **where)
         with pytest.raises(error, match=says):
             source.open(timeout=0.3)
-    with pytest.raises(DiscoveryError, match="no nsqd has topic 'nobody'"):
-        nsqsmart.PullSubscription(cluster.url, "nobody", "c").open(timeout=0.3)
+    with pytest.raises(DiscoveryError, match="no nsqd has topic 'absent'"):
+        nsqsmart.PullSubscription(cluster.url, "absent", "c").open(timeout=0.3)
     with pytest.raises(ConnectError, match="cannot connect"):
         nsqsmart.PullSubscription("nsq://127.0.0.1:1", "t", "c").open(timeout=0.3)
     with pytest.raises(TypeError, match="made inside|make it inside"):

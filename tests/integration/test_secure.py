@@ -68,7 +68,7 @@ def publish_fails(url: str, kind: type[PublishError], match: str, **options) -> 
 
 
 def round_trip(cluster: Cluster, url: str, **options: object) -> None:
-    """Bodies of every size there and back, between the servers and nobody else."""
+    """Bodies of every size there and back, through TLS alone."""
     bodies = [*numbered(30), b"x" * 300_000, bytes(range(256)) * 500]
     handled = Handled()
     with nsqsmart.Producer(url, **options) as producer:

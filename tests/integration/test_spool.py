@@ -49,7 +49,7 @@ def long_pause(monkeypatch):
 
 
 def down(folder: Path, **options) -> nsqsmart.Producer:
-    """A producer that reaches nobody."""
+    """A producer that reaches no server."""
     return nsqsmart.Producer(NOWHERE, spool=folder, **{"publish_timeout": 0.02} | options)
 
 

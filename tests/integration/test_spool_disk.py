@@ -44,7 +44,7 @@ def watch(monkeypatch) -> Callable[[Callable[[], None]], None]:
 
 
 def down(folder: Path) -> nsqsmart.Producer:
-    """A producer that reaches nobody."""
+    """A producer that reaches no server."""
     return nsqsmart.Producer(NOWHERE, spool=folder, publish_timeout=0.02)
 
 

@@ -55,7 +55,7 @@ class Scene(Stage):
         self.load.event(what)
 
     def lose(self, node: str, end: Callable[[str], None], back: Callable[[str], None]) -> None:
-        """Take *node* away until nobody waits for it any more, and give it back."""
+        """Take *node* away until no call waits for it any more, and give it back."""
         self.happens("loss")
         end(node)
         try:

@@ -52,7 +52,7 @@ class Scene(Stage):
         return all(self.site.in_sync(flow.topic) == full for flow in self.flows.values())
 
     def lose(self, node: str, end: Callable[[str], None], back: Callable[[str], None]) -> None:
-        """Take *node* away until nobody waits for it any more, and give it back."""
+        """Take *node* away until no call waits for it any more, and give it back."""
         ordered = self.flows[True]
         topology = ordered.consumer._runtime.supervisor.topology
         leads = self.leader() == node

@@ -113,7 +113,7 @@ def test_an_unordered_channel_is_told_of(forgetful, caplog, positions):
         switched(forgetful, positions=positions) as (consumer, held),
     ):
         publish(forgetful, b"new", partition=0)
-        # What waited here is handled too, but nobody at the server wants to know.
+        # What waited here is handled too, but the server ignores its answer.
         eventually(lambda: consumer.stats().finished == 1)
         assert held.bodies()[-1] == b"new"
         assert b"0" not in held.bodies()
@@ -153,7 +153,7 @@ def test_where_another_consumer_is_there_it_is_only_said(forgetful, caplog):
         try:
             assert held.entered.wait(10)
             (old,) = consumer._runtime.snapshot()
-            # The first one finds its new leader only when somebody else is there.
+            # The first one finds its new leader only when another consumer is there.
             with nsqsmart.Consumer("t", "c", held, **options) as other:
                 eventually(lambda: other._runtime.snapshot()[0].live)
                 forgetful.kill(forgetful.leader("t", 0))
@@ -191,7 +191,7 @@ def real(tmp_path_factory):
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("choice", ["warn", "rewind"])
 def test_a_real_cluster_forgets_and_the_consumer_remembers(real, choice):
-    """Two of them: the first shows that it forgets, for nobody finishes anything of a channel."""
+    """Two of them: the first shows that it forgets a channel of which nothing was finished."""
     channel = f"{CHANNEL}-{choice}"
     real_admin = nsqsmart.Admin(real.url)
     real_admin.create_channel("young", channel)

@@ -155,7 +155,7 @@ CONSUMING: tuple[Mutant, ...] = (
         "nsqsmart/client/messages/dead_letters.py",
         "            if not message.answered:\n                message.requeue()",
         "            if not message.answered:\n                message.finish()",
-        "a message that nobody could take over is requeued, not finished",
+        "a message that was not stored elsewhere is requeued, not finished",
         ("tests/unit/client/messages/test_dead_letters.py",),
     ),
     Mutant(

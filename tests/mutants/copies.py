@@ -102,7 +102,7 @@ class Copy:
         """The exit code of pytest; None if it did not end in time."""
         options = ["-p", "no:cacheprovider", "-x", "-q", "-n", "0", "--timeout=0"]
         command = [sys.executable, "-m", "pytest", *options, *tests]
-        # A file: whoever inherits a pipe and outlives the tests would keep it open.
+        # A file: a process that inherits a pipe and outlives the tests would keep it open.
         with self._output.open("w") as output:
             self._running = run = subprocess.Popen(
                 command,

@@ -145,7 +145,7 @@ ODD: tuple[Mutant, ...] = (
         "        _secure(talk, transport, greeting, grant)\n",
         "        grant.tls and _authorize(talk, greeting, grant, socket.peer)\n"
         "        _secure(talk, transport, greeting, grant)\n",
-        "the secret goes to nobody whose certificate was not verified before",
+        "the secret goes to no server whose certificate was not verified before",
         (_HANDSHAKES,),
     ),
     Mutant(
@@ -307,7 +307,7 @@ ODD: tuple[Mutant, ...] = (
         "nsqsmart/client/publishing/shared_state.py",
         "        self.outages.failed(address, now)\n",
         "",
-        "an nsqd that lets nobody in is left alone where there is another",
+        "an nsqd that refuses every client is left alone where there is another",
         (f"{_ANSWERS}::test_an_nsqd_that_is_full_is_left_alone_where_there_is_another",),
     ),
     Mutant(

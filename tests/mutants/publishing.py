@@ -119,7 +119,7 @@ PUBLISHING: tuple[Mutant, ...] = (
         "nsqsmart/net/connection.py",
         "if len(frames) > 1 or (frames and self._frames.buffered):",
         "if frames and self._frames.buffered:",
-        "whoever answers more than was asked is not believed",
+        "a server that answers more than was asked is not believed",
         ("tests/unit/net/test_connection.py::test_any_other_answer_spoils_it",),
     ),
     Mutant(
@@ -183,7 +183,7 @@ PUBLISHING: tuple[Mutant, ...] = (
         _DIRECTORY,
         "        before = entry.topology\n",
         "        before, entry.topology = entry.topology, None\n",
-        "the last good picture serves while lookups fail",
+        "the last good topology is used while lookups fail",
         (
             "tests/unit/client/shared/test_directory.py::test_the_last_good_picture_serves_while_lookups_fail",
         ),
@@ -260,7 +260,7 @@ PUBLISHING: tuple[Mutant, ...] = (
         "nsqsmart/net/pipeline.py",
         'lost = self._why or ConnectionLost(f"{self.address} takes no more")',
         'lost = ConnectionLost(f"{self.address} takes no more")',
-        "publish_async tries no port again that speaks HTTP, whoever of the two is faster",
+        "publish_async tries no port again that speaks HTTP, whichever thread is faster",
         ("tests/unit/net/test_pipeline.py",),
     ),
 )

@@ -77,7 +77,7 @@ SECURITY: tuple[Mutant, ...] = (
         _HANDSHAKE,
         "    if not grant.auth_required:\n        return",
         "    if not grant.auth_required and not secret:\n        return",
-        "the secret goes to nobody who does not ask for it",
+        "the secret goes to no server that does not ask for it",
         ("tests/unit/net/test_handshake.py::test_the_secret_goes_to_nobody_who_does_not_ask",),
     ),
     Mutant(

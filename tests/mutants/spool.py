@@ -1,4 +1,4 @@
-"""What is promised of the spool: on the disk, in order, and nobody else's."""
+"""What is promised of the spool: on the disk, in order, and readable by its owner alone."""
 
 from __future__ import annotations
 

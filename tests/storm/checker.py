@@ -40,7 +40,7 @@ class Verdict:
     lost_by_servers: list[str] = field(default_factory=list)
     """Acknowledged, never delivered, and in no server's log."""
     lost: list[str] = field(default_factory=list)
-    """Acknowledged, never delivered, and a server has it, or nobody can tell."""
+    """Acknowledged, never delivered, and a server has it, or that is unknown."""
     disorder: list[str] = field(default_factory=list)
     false_not_sent: list[str] = field(default_factory=list)
     false_finish: list[str] = field(default_factory=list)
@@ -130,7 +130,7 @@ def _judge_losses(history: list[Event], held: set[str] | None, verdict: Verdict)
     for event in history:
         if event["kind"] != "done" or event["id"] not in gone:
             continue
-        # Where nobody can tell: what was only in the memory of one that was killed behind it.
+        # Where it is unknown: what was only in the memory of one that was killed afterwards.
         server = names.get(event["nsqd"], event["nsqd"])
         excused = event["began"] < killed.get(server, 0.0)
         by_servers = excused if held is None else event["id"] not in held
@@ -157,7 +157,7 @@ def _judge_order(history: list[Event], verdict: Verdict) -> None:
 def _judge_answers(history: list[Event], margins: Margins, verdict: Verdict) -> None:
     """finish() may not say True of what the same nsqd had given to another one before.
 
-    What another leader delivers, while the old one can be heard no more, nobody can know.
+    What another leader delivers is unknown while the old one can be heard no more.
     """
     holders: dict[tuple[str, str, str], list[Event]] = defaultdict(list)
     for event in history:

@@ -112,7 +112,7 @@ def unpacked(make: Callable[[], Stream]) -> Callable[..., object]:
         stream, found = make(), []
         for piece in pieces:
             for data in stream.incoming(piece):
-                # As whoever reads it: the bound is that of the frames inside.
+                # As its reader does: the bound is that of the frames inside.
                 assert len(data) <= 256 * 1024
                 found.append(data)
         return b"".join(found)

@@ -1,4 +1,4 @@
-"""The trace switch: who has the last word, what a source may do to it, threads and forks."""
+"""The trace switch: which call counts, what a source may do to it, threads and forks."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ def test_an_interrupt_of_the_callable_is_the_callers_and_leaves_nothing_held(clo
 
 def test_of_a_giant_file_no_more_is_read_than_a_document_may_have(clock, file, caplog):
     file.touch()
-    os.truncate(file, 1 << 40)  # a hole: nobody has the memory for it
+    os.truncate(file, 1 << 40)  # a hole: no machine has the memory for it
     assert not TraceSwitch(source=file).is_on("orders")
     assert f"more than {MAX_DOCUMENT} bytes" in caplog.text
 

@@ -236,7 +236,7 @@ def test_tags_choose_the_consumer(redesigned, connect) -> None:
     assert [plain.message().body for _ in range(2)] == [b"blue", b"none"]
     assert red.silent()
     red.close()
-    # Who is left gets what is tagged for nobody.
+    # The consumer that is left gets what is tagged for no consumer.
     assert [plain.message().body for _ in range(2)] == [b"red", b"red"]
 
 

@@ -16,7 +16,7 @@ TURNS = 20
 
 
 def publish(producers: list[RawClient], partition: int | None) -> set[bytes]:
-    """Everybody at once, in turns; what was acknowledged."""
+    """Publish from all connections at once, in turns; returns what was acknowledged."""
     sent: set[bytes] = set()
     for turn in range(TURNS):
         for number, producer in enumerate(producers):

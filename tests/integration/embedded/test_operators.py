@@ -144,7 +144,7 @@ def test_topics_get_more_partitions_and_never_fewer(cluster, connect, admin) -> 
         http("GET", address, f"/lookup?topic=m&metainfo=1&access={access}")[1] for access in "rw"
     ]
     assert [answer["meta"]["partition_num"] for answer in answers] == [3, 3]
-    # The new one has no channel, until somebody subscribes.
+    # The new one has no channel, until a consumer subscribes.
     assert [set(answer["partitions"]) for answer in answers] == [{"0", "1", "2"}, {"0", "1"}]
     assert connect(cluster.leader("m", 2)).ask(commands.pub("m", b"y", 2)) == b"OK"
     assert {stored.partition for stored in cluster.stored("m")} == {1, 2}

@@ -136,7 +136,7 @@ def test_fin_while_a_follower_is_silent(connect) -> None:
         cluster.kill(follower)
         asked = time.monotonic()
         consumer.finish(first)
-        # The leader has it, and goes on; only then it is told that nobody else has.
+        # The leader has it, and goes on; only then it learns that no follower has it.
         assert consumer.message().body == b"b"
         assert consumer.error() == NOT_WRITABLE
         assert time.monotonic() - asked >= 0.25

@@ -60,7 +60,7 @@ WRONG = [
 def test_it_refuses_what_a_producer_refuses_in_the_same_words(method, given, named) -> None:
     recording = RecordingProducer()
     said = []
-    # Nobody listens there: what passes the checks fails with a PublishError instead.
+    # No server listens there: what passes the checks fails with a PublishError instead.
     with nsqsmart.Producer("nsq://127.0.0.1:1", publish_timeout=0.1) as real:
         for producer in (real, recording):
             with pytest.raises((TypeError, ConfigError)) as caught:

@@ -1,4 +1,4 @@
-"""Stand-ins for a consumer and its subscription, around whoever handles messages."""
+"""Test doubles of a consumer and its subscription, around the code that handles messages."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_without_a_buffer_nothing_waits(outbox, ends, size, period):
 
 
 class Noting:
-    """A lock that says when somebody waits for it."""
+    """A lock that says when a thread waits for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -97,7 +97,7 @@ def test_who_speaks_an_older_version_than_the_lowest_is_refused(authority, trust
 
 
 def test_what_comes_in_the_clear_is_not_said_inside(authority, trusted):
-    """Whoever sits on the wire could say OK for a server that says something else."""
+    """An attacker on the wire could say OK for a server that says something else."""
     script = nsqd(authority, behind=OK_FRAME, ok=False)
     with pytest.raises(ConnectError, match="TLS handshake"):
         greet(script, tls_root_ca_file=trusted)

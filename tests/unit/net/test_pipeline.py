@@ -36,7 +36,7 @@ def watched() -> tuple[Pipeline, Sink, list]:
 
 
 class Meddler:
-    """While somebody looks at its limit, another item comes."""
+    """While one thread looks at its limit, another item comes."""
 
     def __init__(self, pipeline: Pipeline, limit: float, other: object) -> None:
         self._pipeline, self._limit, self._other = pipeline, limit, other

@@ -1,4 +1,4 @@
-"""A pipeline that is refused something: nothing more leaves, and nobody is forgotten."""
+"""A pipeline after a refusal: nothing more is sent, and every item gets an outcome."""
 
 from __future__ import annotations
 

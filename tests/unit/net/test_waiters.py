@@ -1,4 +1,4 @@
-"""Who waits is woken, or looks again by himself; and no interrupt leaves anything taken."""
+"""A waiting thread is woken, or looks again by itself; no interrupt leaves a lock taken."""
 
 from __future__ import annotations
 

@@ -290,7 +290,7 @@ def test_a_message_id_may_hold_any_byte(write_buffer, wire):
 
 
 def test_who_comes_while_another_sends_is_served_by_him():
-    """The try-lock loses nobody: its holder looks again after letting go."""
+    """The try-lock loses no command: its holder looks again after releasing it."""
     wire = Cancellable()
     write_buffer = WriteBuffer(wire, lambda _write_buffer: None)
     with slow_sender(wire, write_buffer):

@@ -74,7 +74,7 @@ def at(confirmed: int, clients: int = 1, unfinished: int = 5) -> ChannelPosition
         (known(), at(101), True, "rewind", Finding.REWIND),
         (known(), at(101), False, "auto", Finding.TELL),
         (known(), at(101), True, "warn", Finding.TELL),
-        # Somebody may have finished it, or would get it twice.
+        # Another consumer may have finished it, or would get it twice.
         (known(), at(101, clients=2), True, "auto", Finding.TELL),
         (known(), at(101, clients=2), False, "warn", Finding.TELL),
         # A channel with a FIN is not forgotten.

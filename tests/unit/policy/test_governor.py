@@ -28,7 +28,7 @@ class World:
                 self.offered, rdy / (RTT + self.handling + 0.0001), self.workers / self.handling
             )
             self._sent += PERIOD * rate
-            # As whoever looks now and then finds it: mostly the one, sometimes the next.
+            # As an occasional look finds it: mostly the one, sometimes the next.
             self._busy += min(rdy, rate * self.handling)
             messages, busy = int(self._sent), int(self._busy)
             self.governor.tick(messages, PERIOD, RTT, busy)

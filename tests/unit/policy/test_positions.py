@@ -74,7 +74,7 @@ SECOND = 1_000_000_000
         ("virtual_queue:62", False, [310, 62, 93], [310, 62, 93]),
         ("virtual_queue:62", True, [310, 62, 93], [62, 93]),
         ("virtual_queue:62", True, [310, 310, 62], [62]),
-        # The first one went to somebody else: it goes on all the same.
+        # The first one went to another consumer: it goes on all the same.
         ("virtual_queue:62", True, [310, 341], [341]),
         # The log was cleaned: it begins at 40.
         ("virtual_queue:0", True, [40, 71], [40, 71]),
@@ -103,7 +103,7 @@ def test_a_gate_for_everything():
 
 
 def test_what_was_given_back_and_comes_again_is_let_in():
-    """Somebody else has the first one."""
+    """Another consumer has the first one."""
     gate = gate_of("virtual_queue:62", 0, 700, ordered=True)
     assert not gate.admits(93, SECOND, 1)
     assert gate.is_early(93)

@@ -1,4 +1,4 @@
-"""One picture out of many answers."""
+"""One topology out of many answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def original(*hosts: str, skipped: int = 0) -> LookupAnswer:
 
 
 def led(*hosts: str | None, num: int | None = None, skipped: int = 0) -> LookupAnswer:
-    """A redesigned answer: who leads partition 0, 1, ...; None where nobody is listed."""
+    """A redesigned answer: the leaders of partition 0, 1, ...; None where none is listed."""
     leaders = {number: new(host) for number, host in enumerate(hosts) if host}
     meta = TopicMeta(len(hosts) if num is None else num)
     producers = tuple(dict.fromkeys(leaders.values()))
@@ -95,7 +95,7 @@ def test_original_nodes_stay_for_who_keeps_them_until_an_error_proves_them_gone(
     left = keep(kept, *forgotten, refused=[gone(None, "a"), gone(0, "b")])
     assert [node.address.host for node in left.nodes] == ["b"]
     assert keep(left, *forgotten, refused=[gone(None, "b")]).state is UNKNOWN
-    # A lookup that knows the topic, or why nobody may write, is believed.
+    # A lookup that knows the topic, or why writes are refused, is believed.
     assert [node.address.host for node in keep(before, original("b"), *forgotten).nodes] == ["b"]
     assert keep(before, WITHHELD, *forgotten).state is NO_CHANNEL
     assert keep(None, *forgotten).state is UNKNOWN
@@ -141,7 +141,7 @@ def test_without_metadata_the_count_is_what_was_seen() -> None:
 
 
 def test_a_count_once_told_holds_while_answers_lack_it() -> None:
-    """Or else keys would move: here partition 3 is refused and nobody lists it."""
+    """Or else keys would move: here partition 3 is refused and no lookup lists it."""
     before = picture(led("a", "b", "c", "d"))
     after = picture(led("a", num=0), previous=before, refused=[gone(3, "d")])
     assert hosts(after) == {0: "a", 1: "b", 2: "c"}
@@ -188,7 +188,7 @@ def test_a_leader_is_no_old_nsqd_whatever_its_version() -> None:
         (["a", "a", "b"], ["a"], "a"),  # the majority, even so
         (["a", "b", "b", "a"], ["a"], "b"),
         (["a", "b"], ["a", "b"], "a"),
-        (["a"], ["a"], "a"),  # nobody names another one
+        (["a"], ["a"], "a"),  # no lookup names another one
         ([None, "b"], [], "b"),
         ([None, None, "b"], ["b"], "b"),
     ],

@@ -30,7 +30,7 @@ WITH_BODY = {"IDENTIFY", "AUTH", "DPUB"} | {
     f"{verb}{suffix}" for verb in ("PUB", "MPUB") for suffix in ("", "_TRACE", "_EXT")
 }
 
-# Bytes that mean something to somebody are frequent in them.
+# Bytes with a meaning in a protocol are frequent in them.
 raw_ids = st.lists(st.sampled_from(b"\n \r\0FINx0\xff"), min_size=16, max_size=16).map(bytes)
 hex_ids = st.from_regex(rb"[0-9a-f]{16}", fullmatch=True)
 # A few words and loose bytes, so that half of a stream nearly means something.
@@ -61,7 +61,7 @@ def lines(decoder: CommandDecoder) -> list[Command]:
 
 
 def lines_with_fins(decoder: CommandDecoder) -> list[Command]:
-    """The same, runs of FIN in one sweep."""
+    """Commands decoded with runs of FIN in one sweep."""
     found: list[Command] = []
     while True:
         ids = decoder.take_fins()

@@ -90,7 +90,7 @@ def read(
 
 
 def expected(stream: bytes, layout: MessageLayout) -> tuple[list[RawMessage], list[Frame]]:
-    """The same by way of the general decoder."""
+    """Decode *stream* with the general decoder."""
     frames = FrameDecoder(LIMIT).feed(stream)
     messages = [decode_message(frame.data, layout) for frame in frames if frame.type == MESSAGE]
     return messages, [frame for frame in frames if frame.type != MESSAGE]

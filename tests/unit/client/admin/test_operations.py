@@ -1,4 +1,4 @@
-"""Who is told what, in either dialect, to change a topic or a channel."""
+"""Which server gets which request, in either dialect, to change a topic or a channel."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_an_original_topic_is_forgotten_before_it_is_deleted(original):
     original.nsqds[1].say("/topic/delete", NO_TOPIC)
     original.admin().delete_topic("t")
     assert original.posts() == ["l0", "l1", "n0", "n1"]
-    # Afterwards no lookup would say who has it.
+    # Afterwards no lookup would name the nsqds that have it.
     order = [asked.path for asked in original.requests]
     assert order.index("/nodes") < order.index("/topic/delete")
 

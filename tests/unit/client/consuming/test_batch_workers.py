@@ -19,7 +19,7 @@ from tests.unit.client.doubles import FakeOrdering, FakeRuntime, Life, Source, m
 
 @contextmanager
 def batches(handler, runtime: FakeRuntime, **options) -> Iterator[BatchWorkerPool]:
-    """A crew of one worker, unless told otherwise, that ends with the block."""
+    """A pool of one worker, unless told otherwise, that ends with the block."""
     options = {"workers": 1, "batch_max_delay": 0, **options}
     dispatcher = BatchWorkerPool(handler, runtime, ConsumerConfig(**options))
     dispatcher.start()
@@ -31,7 +31,7 @@ def batches(handler, runtime: FakeRuntime, **options) -> Iterator[BatchWorkerPoo
 
 
 def run(handler, messages: list[Message], runtime: FakeRuntime, **options):
-    """Deliver *messages*, and the crew's counts when they are handled."""
+    """Deliver *messages*; returns the pool's counts when they are handled."""
     with batches(
         handler, runtime, batch_max_delay=10, **{"batch_max_messages": len(messages), **options}
     ) as dispatcher:

@@ -1,4 +1,4 @@
-"""What is taken, and how whoever waits is woken."""
+"""What is taken, and how a waiting caller is woken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is told which RDY when, on a clock that the test turns."""
+"""Which connection is sent which RDY when, on a clock that the test turns."""
 
 from __future__ import annotations
 

@@ -109,8 +109,8 @@ def test_what_on_ready_raises_comes_after_the_drain():
 
     def fail() -> None:
         assert not consumer.has_ended()
-        raise ValueError("nobody to tell")
+        raise ValueError("no supervisor")
 
-    with pytest.raises(ValueError, match="nobody to tell"):
+    with pytest.raises(ValueError, match="no supervisor"):
         run(consumer, on_ready=fail)
     assert consumer.has_ended()

@@ -110,7 +110,7 @@ def test_a_server_with_less_patience_is_named_once(caplog):
 
 @pytest.mark.parametrize(("workers", "ended"), [(0, [False, True]), (1, [True, True])])
 def test_where_the_reader_runs_the_handler_nothing_is_heard_meanwhile(workers, ended):
-    """And to hang up would be to hand a message that is being handled to somebody else."""
+    """And to hang up would give a message that is being handled to another consumer."""
     world = World(workers=workers)
     world.subscriptions = busy, silent = Watched(), Watched()
     for each in world.subscriptions:

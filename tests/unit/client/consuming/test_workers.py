@@ -1,4 +1,4 @@
-"""What a handler's end means for its message, and that nobody who works stops working."""
+"""What a handler's end means for its message, and that every worker goes on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def life_of(handler, source: Source | None = None) -> Life:
 
 
 def handle(handler, runtime: FakeRuntime | None = None, source: Source | None = None):
-    """Run *handler* on one message, in place; what was sent, and the crew's counts."""
+    """Run *handler* on one message, in place; what was sent, and the pool's counts."""
     runtime, source = runtime or FakeRuntime(), source or Source()
     source.runtime = runtime
     dispatcher = WorkerPool(handler, runtime, 0)
@@ -111,7 +111,7 @@ def test_what_the_handler_answered_is_not_answered_again():
 def test_a_handler_that_wants_the_process_to_end_is_heard(error):
     sent, _, runtime = handle(raising(error))
     assert runtime.fatal == [error]
-    # Somebody else may have it at once.
+    # Another consumer may have it at once.
     assert sent == [("REQ", 0.0, True)]
 
 

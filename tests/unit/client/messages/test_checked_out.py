@@ -110,7 +110,7 @@ def test_an_expired_ordered_message_is_kept_for_its_partition_waits_for_it(runti
 
 
 def test_a_block_runs_until_its_answer_is_on_the_way(runtime, source):
-    """Whoever closes would end the connection before."""
+    """close() would end the connection before."""
     message = held(source)
     waited_for: list[list[object]] = []
     source.on_send = lambda: waited_for.append(runtime.checked_out.wait_idle(monotonic()))

@@ -1,4 +1,4 @@
-"""What is given up has somebody else's promise before it is finished."""
+"""A given-up message is stored elsewhere before it is finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines in their table: one that nobody will ever dial is not left there."""
+"""Pipelines in their table: one that no thread will ever dial is not left there."""
 
 from __future__ import annotations
 

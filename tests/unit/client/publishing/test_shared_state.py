@@ -1,4 +1,4 @@
-"""What the calls of a producer share: who is under way when it closes."""
+"""What the calls of a producer share: which calls are under way when it closes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keyed publishes take turns: first come, first served; nobody who leaves holds up the rest."""
+"""Keyed publishes take turns: first come, first served; one that leaves blocks no other."""
 
 from __future__ import annotations
 

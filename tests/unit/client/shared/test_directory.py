@@ -1,4 +1,4 @@
-"""The picture of a topic: single flight, at most one lookup a second, and the last good one."""
+"""The topology of a topic: single flight, at most one lookup a second, the last good one."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_the_last_good_picture_serves_while_lookups_fail():
 
 
 def test_a_poll_that_failed_is_not_due_again_at_once():
-    """Whoever sleeps until a poll is due would not sleep at all while the lookups are away."""
+    """A thread that sleeps until a poll is due would not sleep while the lookups are away."""
     directory, lookups = make(led_by(OLD), lookupd_min_refresh_interval=30)
     directory.get("t", soon())
     entry = directory._entries["t"]
@@ -234,7 +234,7 @@ def test_polls_that_fail_are_further_and_further_apart():
 
 
 def test_where_no_thread_can_start_the_old_picture_serves(monkeypatch):
-    """At the end of a process; nobody waits for a lookup then either."""
+    """At the end of a process; no call waits for a lookup then either."""
     directory, lookups = make(led_by(OLD))
     directory.get("t", soon())
     entry = directory._entries["t"]
@@ -262,7 +262,7 @@ def test_after_a_doubt_the_next_call_looks_up(lost):
     entry.asked_at = 0.0
     lookups.answer = led_by(NEW)
     directory.doubt("t", Refused(0, NEW), lost=lost)
-    assert leader(directory) == OLD  # a doubt about another picture than this one
+    assert leader(directory) == OLD  # a doubt about another topology than this one
     directory.doubt("t", Refused(0, OLD), lost=lost)
     assert directory.is_doubted("t", 0, OLD) is lost
     assert leader(directory) == NEW
@@ -341,7 +341,7 @@ def test_a_topic_that_nobody_knows_is_asked_for_soon_again():
 
 
 def test_no_poll_is_due_before_anybody_may_ask_again():
-    """Whoever sleeps until a poll is due would not sleep at all in between."""
+    """A thread that sleeps until a poll is due would not sleep at all in between."""
     options = {"lookupd_poll_interval": 0.1, "lookupd_min_refresh_interval": 30}
     directory, _ = make(led_by(OLD), **options)
     directory.get("t", soon())

@@ -1,4 +1,4 @@
-"""One object a process, whoever asks first."""
+"""One object a process, whichever thread asks first."""
 
 from __future__ import annotations
 

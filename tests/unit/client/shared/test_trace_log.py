@@ -1,4 +1,4 @@
-"""The lines of the trace log: what is in them, and that nothing is built for nobody."""
+"""The lines of the trace log: what is in them, and that none is built for a disabled logger."""
 
 from __future__ import annotations
 

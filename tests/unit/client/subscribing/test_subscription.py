@@ -296,7 +296,7 @@ def test_who_takes_nothing_is_waited_for_no_longer_than_the_write_timeout(begin)
 
 
 def test_an_error_on_the_readers_thread_is_told_as_an_end(begin, owner, caplog):
-    """Or nobody would dial the partition again."""
+    """Or the partition would not be dialled again."""
 
     def fail() -> None:
         raise ValueError("oops")

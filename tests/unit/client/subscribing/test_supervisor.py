@@ -1,4 +1,4 @@
-"""One subscription per target of the newest picture, dialled again when it is lost."""
+"""One subscription per target of the newest topology, dialled again when it is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def node(host: str) -> Node:
 
 
 class Directory:
-    """Gives the picture it is told; notes what was refused."""
+    """Gives the topology it is told; notes what was refused."""
 
     aborted = False
 

@@ -212,7 +212,7 @@ def test_further_lookupds_are_learned_and_the_leading_one_is_asked_first(lookupd
 
 def test_a_lookup_that_is_not_permitted_is_never_asked(lookupds):
     lookupds.members[A] = peers("a", "b", "c", leader="c")
-    refused = [C, A]  # a seed was given by whoever gave the policy
+    refused = [C, A]  # the caller gave the seeds and the policy
     client = LookupClient([A], OPTIONS, permits=lambda address: address not in refused)
     ask(client, lookupds)
     assert sorted(lookupds.take()) == ["a", "b"]

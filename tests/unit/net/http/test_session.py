@@ -1,4 +1,4 @@
-"""HTTP that keeps its deadline, and trusts nobody."""
+"""HTTP that keeps its deadline, and trusts no answer."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_one_session_asks_several():
 
 
 def test_what_failed_before_is_no_reason():
-    """Whoever asks again does so while he handles the failure that made him ask."""
+    """A second request is made while the failure that led to it is handled."""
 
     def get_again(peer: Peer) -> None:
         try:
