@@ -71,7 +71,7 @@ def test_the_longest_gap_is_found_in_any_order():
 
 def test_a_first_copy_behind_a_later_one_is_disorder():
     assert disorder([record(1, 0), record(2, 9), record(1, 18), record(3, 27)]) == []
-    assert disorder([record(2, 0), record(1, 9)]) == ["b'k': 1 behind 2"]
+    assert disorder([record(2, 0), record(1, 9)]) == ["b'k': 1 after 2"]
     assert disorder([record(2, 0, stream=UNKEYED), record(1, 9, stream=UNKEYED)]) == []
 
 
