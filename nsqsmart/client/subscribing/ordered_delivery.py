@@ -106,7 +106,7 @@ class OrderedDelivery:
             self.begin()
 
     def end_with(self, successor: OrderedDelivery) -> bool:
-        """Nothing more is handled here; whether *successor* has to wait for what is in hand."""
+        """End it; returns whether *successor* has to wait for a message in a handler."""
         with self._lock:
             dropped = list(self._waiting)
             self._waiting.clear()
@@ -140,7 +140,7 @@ class OrderedDelivery:
         with self._lock:
             if self._in_hand is not message:
                 return
-            # A copy that came while the first was in hand: the same delivery, done already.
+            # A copy that came while the first was in its handler: one delivery, done already.
             while finished and self._waiting and self._is_copy(message):
                 copies.append(self._waiting.popleft())
             if self._waiting:

@@ -113,7 +113,7 @@ def check_connection(connection: Connection) -> None:
     if connection.expires_at < math.inf:
         raise ConnectError(
             f"{connection.address} breaks TLS connections after 5 s, so nothing can be consumed "
-            "through it; tls_lifetime=0 says that yours is mended",
+            "through it; set tls_lifetime=0 if your nsqd has the fix",
             permanent=True,
         )
 

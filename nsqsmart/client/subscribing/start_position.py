@@ -102,7 +102,7 @@ class Memory:
         self._refused[message_id] += 1
 
     def hand_over(self, ordering: OrderedDelivery) -> None:
-        """*ordering* is that of a new connection: it waits for what the one before has in hand."""
+        """*ordering* belongs to a new connection: it waits for the messages of the one before."""
         before, self._ordering = self._ordering, ordering
         if before is not None:
             ordering.follow(before)
@@ -162,7 +162,7 @@ class ChannelPositions:
             check_start(target)
 
     def settle(self, stood: Replacing) -> Memory | None:
-        """Before the first RDY: set the channel where it is to begin, or look where it is.
+        """Before the first RDY: set the channel to ``start_at``, or read its position.
 
         None on an original nsqd. Raises what ends the connection, which is then tried again;
         ConnectError, permanent, if the nsqd will never take ``start_at``.
@@ -225,7 +225,7 @@ class ChannelPositions:
 
 
 def pass_gate(gate: Gate, messages: list[Message]) -> list[Message]:
-    """Those of *messages* that *gate* lets in; the others are neither finished nor handled."""
+    """The *messages* that *gate* lets in; the others are neither finished nor handled."""
     kept = []
     for message in messages:
         offset = message.offset or 0

@@ -158,7 +158,7 @@ class Subscription:
         return self._runtime.dead_letters.give_up(message)
 
     def forget(self, message: Message) -> None:
-        """*message* is the server's again, which has lost its patience: nothing is sent."""
+        """*message* has timed out and the server delivers it again: nothing is sent."""
         if self.write_buffer:
             self.write_buffer.settled += 1
         if self.live and message.expired:
@@ -169,7 +169,7 @@ class Subscription:
             message._life.note("timed_out" if message.expired else "lost")
 
     def stray(self, message: Message) -> None:
-        """*message* is from before where the channel was set: it fills a place until it expires."""
+        """*message* is from before the start position: it stays in flight until it times out."""
         self.forget(message)
         self._strays.add(message.id)
         if self.write_buffer:
