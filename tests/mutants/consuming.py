@@ -283,7 +283,7 @@ CONSUMING: tuple[Mutant, ...] = (
     Mutant(
         "close-sits-out-a-backoff",
         "nsqsmart/client/consuming/rdy_controller.py",
-        '        """RDY 0 everywhere, for good."""\n',
+        '        """Send RDY 0 to every connection, for good."""\n',
         '        __import__("time").sleep(2)\n',
         "close() waits for no backoff",
         ("tests/integration/test_connections.py::test_close_waits_for_no_backoff",),

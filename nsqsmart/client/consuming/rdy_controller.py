@@ -143,7 +143,7 @@ class RdyController:
         self._apply()
 
     def add(self, subscription: Subscription) -> None:
-        """RDY for the new one, less for the others."""
+        """Add a connection: RDY for it, less for the others."""
         with self._lock:
             ordered = subscription.request.ordered
             if ordered != self._limits.one_each:
@@ -153,7 +153,7 @@ class RdyController:
         self._apply()
 
     def remove(self, subscription: Subscription) -> None:
-        """Its share is for the others."""
+        """Remove a connection; the others get its share."""
         with self._lock:
             self._members.pop(subscription, None)
             self._flow.disconnect(subscription, monotonic())
@@ -189,12 +189,12 @@ class RdyController:
                 where.ticker.at(due, self._end_backoff)
 
     def pause(self, paused: bool) -> None:  # noqa: FBT001 - it is the only thing said
-        """RDY 0 everywhere, or what it would be."""
+        """Send RDY 0 to every connection, or lift that."""
         self.paused = paused
         self._apply()
 
     def stop(self) -> None:
-        """RDY 0 everywhere, for good."""
+        """Send RDY 0 to every connection, for good."""
         self._stopped = True
         self._apply()
 
@@ -298,7 +298,7 @@ class RdyController:
         return self._adaptive and flowing and not self._limits.one_each
 
     def _expired(self) -> Mapping[object, int]:
-        """How much of what is in hand the servers no longer wait for."""
+        """How many messages in handlers the servers no longer count as in flight."""
         return Counter(each._subscription for each in self._dispatcher.in_hand() if each.expired)
 
     # What the ticker calls.

@@ -259,7 +259,7 @@ class RunningConsumer:
         return "lost" if isinstance(reason, ConnectionLost) else "error"
 
     def deliver(self, messages: list[Message]) -> None:
-        """To the workers."""
+        """Give *messages* to the dispatcher."""
         if self.rdy_controller.resting:
             self.rdy_controller.wake()
         self.dispatcher.deliver(messages)
@@ -303,7 +303,7 @@ class RunningConsumer:
     # Flow.
 
     def pause(self, paused: bool) -> None:  # noqa: FBT001 - it is the only thing said
-        """RDY 0 everywhere, or what it would be."""
+        """Send RDY 0 to every connection, or lift that."""
         self.rdy_controller.pause(paused)
 
     def set_max_in_flight(self, count: int) -> None:
@@ -332,7 +332,7 @@ class RunningConsumer:
             return list(self.subscriptions)
 
     def begin_drain(self) -> None:
-        """Nothing new: RDY 0 everywhere, no lookups, no dials.
+        """Stop deliveries: RDY 0 on every connection, no lookups, no dials.
 
         RDY 0 is first: workers give back what they have not begun with as soon as it drains, and
         what is given back under an open RDY comes again at once.
