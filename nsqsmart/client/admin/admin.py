@@ -72,7 +72,7 @@ class Admin:
     # ----------------------------------------------------------------------------- what there is
 
     def topology(self, topic: str) -> Topology:
-        """Who leads which partition of *topic*, or which original nsqds have it.
+        """The leader of each partition of *topic*, or the original nsqds that have it.
 
         ``state`` is UNKNOWN where no lookup knows the topic.
         """
@@ -89,7 +89,7 @@ class Admin:
     def nodes(self) -> list[NodeInfo]:
         """Every nsqd that a lookup lists, sorted by address.
 
-        With ``nsq://`` those of the address, which are asked who they are.
+        With ``nsq://`` it asks the nsqds of the address themselves.
         """
         endpoint = open_endpoint(self._endpoint)
         if endpoint.discovers or self._http:
@@ -261,7 +261,7 @@ class Admin:
         operations.change_channel(self._call(f"{verb}_channel()"), verb, topic, channel)
 
     def _call(self, method: str) -> AdminCall:
-        """For what changes something."""
+        """Make the call object of a method that changes something."""
         call = self._look(method)
         call.check_lone(method)
         return call

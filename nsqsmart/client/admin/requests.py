@@ -122,7 +122,7 @@ class AdminCall:
     # ---------------------------------------------------------------------------- what there is
 
     def survey(self) -> None:
-        """Learn who leads the lookups; raises DiscoveryError when none answers."""
+        """Learn which lookup leads; raises DiscoveryError when none answers."""
         if self._lone is None:
             self._lookup.survey(self._deadline)
 
@@ -186,7 +186,7 @@ class AdminCall:
         return Stats(choose(entries, topic, channel), tuple(unreachable))
 
     def replicas(self, topic: str) -> list[Replicas]:
-        """Those of every partition, as its leader counts them; [] on an original cluster."""
+        """The replicas of every partition, as its leader counts them; [] on an original cluster."""
         topology = self.topology(topic)
         if topology.state is TopicState.UNKNOWN:
             raise unknown(topic)
@@ -331,7 +331,7 @@ class AdminCall:
         return Answer(name, verdict, text)
 
     def _look_again(self) -> bool:
-        """Learn who leads the lookups, after a pause; whether there is time left then."""
+        """Learn which lookup leads, after a pause; returns whether there is time left then."""
         sleep(max(0.0, min(self._config.max_retry_pause, self._deadline - monotonic())))
         # Where it cannot be learned those that are known are asked again.
         with suppress(DiscoveryError):

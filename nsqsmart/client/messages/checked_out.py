@@ -27,7 +27,7 @@ class Timeouts:
         self._throttle = LogThrottle()
 
     def look(self, messages: Iterable[Message]) -> None:
-        """Note those of *messages*, which are in hand, whose time is up."""
+        """Note the *messages* in handlers whose time is up."""
         for message in messages:
             if message.expired and not message.answered and message._subscription.live:
                 self.note(message)
@@ -105,7 +105,7 @@ class CheckedOut:
             return True
 
     def done(self, message: Message) -> None:
-        """Its answer is on the way: the next one of its partition may come."""
+        """The answer of *message* was queued: the next one of its partition may come."""
         with self._changed:
             self.finished += message.finished
             self.requeued += message._slows is not None

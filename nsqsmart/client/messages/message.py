@@ -42,7 +42,7 @@ class Holder(Protocol[M_contra]):
         """*message* is about to be answered; False if it was given back meanwhile."""
 
     def done(self, message: M_contra) -> None:
-        """Its answer is on the way."""
+        """The answer of *message* was queued."""
 
     def leave(self, message: M_contra) -> None:
         """A ``with`` block of *message* is over."""
@@ -84,10 +84,10 @@ class Source(Protocol[M_contra]):
         """Detach *message* from its handler, which no longer answers it."""
 
     def forget(self, message: M_contra) -> None:
-        """It has expired, or its connection is gone: nothing is sent."""
+        """*message* has expired, or its connection is gone: nothing is sent."""
 
     def stray(self, message: M_contra) -> None:
-        """It is from before where the channel was set: nothing is sent, and it fills a place."""
+        """Drop a message from before the start position: unanswered, it stays in flight."""
 
     def give_up(self, message: M_contra) -> bool:
         """Pass *message* on to the dead letters, then FIN."""
@@ -172,7 +172,7 @@ class Message:
 
     @property
     def _subscription(self) -> Source[Message]:
-        """What it came from."""
+        """The subscription that it came from."""
         return self._read_batch.source
 
     @property

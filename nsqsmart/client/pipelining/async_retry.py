@@ -62,19 +62,19 @@ def account(shared: PublishingState, pending: Pending) -> PublishError | None:
 
 
 def late_error(pending: Pending) -> PublishError:
-    """Its deadline came while it waited."""
+    """The error of a message whose deadline came while it waited."""
     return _ended(PublishTimeout, pending, "the deadline came while it waited for earlier messages")
 
 
 def closed_error(pending: Pending, outcome: Outcome) -> PublishError:
-    """The producer was closed."""
+    """The error of a message whose producer was closed."""
     error = _ended(PublishFailed, pending, "the Producer was closed", outcome, code="ClientClosed")
     error.__cause__ = ClientClosed("the Producer was closed")
     return error
 
 
 def interrupted_error(pending: Pending, outcome: Outcome) -> PublishError:
-    """An interrupt came while it was handed over."""
+    """The error of a message whose caller was interrupted."""
     return _ended(PublishFailed, pending, "interrupted", outcome)
 
 

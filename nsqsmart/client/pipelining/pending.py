@@ -129,7 +129,7 @@ class Pending:
 
     @property
     def trace_ids(self) -> tuple[int, ...]:
-        """Its trace id, if it has one."""
+        """The trace id of the message, or None."""
         return self._publication.trace_ids if self._publication else ()
 
     def depart(self, target: Target, traced: int | None, now: float, limit: float) -> None:
@@ -182,8 +182,8 @@ class Pending:
 class Overdue:
     """Messages that wait; *expire* is called, on the ticker, with each that misses its deadline.
 
-    No lock: entering and leaving the dictionary are single operations, so that of those who want
-    a message, to send it or to end it, one gets it.
+    No lock: entering and leaving the dictionary are single operations, so only one of the threads
+    that want a message, to send it or to end it, gets it.
     """
 
     def __init__(self, ticker: Ticker, expire: Callable[[Pending], None]) -> None:

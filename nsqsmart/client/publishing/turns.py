@@ -23,7 +23,7 @@ class Turns:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards all below
         self._queues: dict[Key, deque[ref[Waiter]]] = {}
-        self._served: dict[Key, ref[Waiter]] = {}  # who has the turn
+        self._served: dict[Key, ref[Waiter]] = {}  # the waiter that has the turn
         self._closed = False
 
     def take(self, key: Key, waiter: Waiter, deadline: float) -> None:

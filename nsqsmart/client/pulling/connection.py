@@ -177,7 +177,7 @@ class PullConnection:
         return len(fresh)
 
     def _release(self, messages: Sequence[Message]) -> list[Message]:
-        """Those of *messages* that can be answered now."""
+        """The *messages* that can be answered now."""
         fresh = self._unacked.release(messages, self)
         self._tell_expired()
         return fresh
@@ -231,15 +231,15 @@ class PullConnection:
         self._say(commands.req(message.id, round(delay * 1000)))
 
     def hold(self, message: Message) -> Holder[Message]:
-        """There is no handler to take it from."""
+        """Raise RuntimeError: a pulled message has no handler to detach from."""
         raise RuntimeError(f"{message!r} was pulled: it has no handler to detach from")
 
     def forget(self, message: Message) -> None:
-        """Nothing is sent for it."""
+        """Do nothing: an expired message gets no answer."""
         self._unacked.held.discard(message)
 
     def stray(self, message: Message) -> None:
-        """It fills a place until it times out."""
+        """Drop *message* without an answer: it counts as in flight until it times out."""
         self._unacked.held.discard(message)
         self._strays.add(message.id)
         self._ask(self._rdy)
@@ -249,7 +249,7 @@ class PullConnection:
         return message.finish()
 
     def drain(self, deadline: float) -> PullReport:
-        """RDY 0, CLS, and all back that is not answered; then the server's last word."""
+        """Send RDY 0, requeue unanswered messages, send CLS, and wait for the server's close."""
         if self.live:
             try:
                 self._reader.send(commands.rdy(0) + commands.CLS)
@@ -308,7 +308,7 @@ class PullConnection:
         return self._end is None
 
     def _fail(self, error: NsqError) -> None:
-        """It is over, because of *error*; what was held is the server's again."""
+        """End the connection because of *error*; the server delivers the held messages again."""
         if self._end is not None:
             return
         self._end = _as_told(error, self)

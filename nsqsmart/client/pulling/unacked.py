@@ -53,7 +53,7 @@ class Unacked:
     def in_order(
         self, messages: Sequence[Message], waiting: Sequence[Message], config: ConsumerConfig
     ) -> list[Message]:
-        """Those of *messages* that are neither held nor *waiting*, of an ordered subscription.
+        """The *messages* of an ordered subscription that are neither held nor *waiting*.
 
         The server repeats the first message after a SUB_ORDERED, and what was not answered in
         time: the copy is no other message, and the first one may be answered for as long as it.
@@ -80,7 +80,7 @@ class Unacked:
         return kept
 
     def without_expired(self, messages: Sequence[Message], now: float) -> list[Message]:
-        """Those of *messages* that can still be answered."""
+        """The *messages* that can still be answered."""
         kept = [message for message in messages if message.deadline > now]
         self.expired += len(messages) - len(kept)
         return kept
@@ -108,7 +108,7 @@ class Unacked:
         return ids
 
     def choose(self, messages: Sequence[Message], source: object) -> set[Message]:
-        """Those of *messages* that are held; raises for what was a mistake."""
+        """The *messages* that are held; raises ConfigError or AlreadyResponded for the others."""
         chosen = set(messages)
         if len(chosen) < len(messages):
             raise AlreadyResponded("a message is twice in the list")
@@ -122,7 +122,7 @@ class Unacked:
         return chosen & self.held
 
     def release(self, messages: Sequence[Message], source: object) -> list[Message]:
-        """Those of *messages* that can be answered now; none of them is held any more."""
+        """The *messages* that can be answered now; none of them is held any more."""
         chosen = self.choose(messages, source)
         self.held -= chosen
         now = monotonic()

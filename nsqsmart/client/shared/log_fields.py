@@ -28,19 +28,19 @@ class Delivered(Protocol):
 
     @property
     def topic(self) -> str:
-        """Its topic."""
+        """The topic's name."""
 
     @property
     def channel(self) -> str:
-        """Its channel."""
+        """The channel's name."""
 
     @property
     def partition(self) -> int | None:
-        """Its partition."""
+        """The partition's number; None on an original nsqd."""
 
     @property
     def nsqd(self) -> str:
-        """Where it came from."""
+        """The nsqd it came from."""
 
 
 def log_fields(

@@ -104,7 +104,7 @@ def end_child(process: int, error: BaseException | None = None) -> None:
 
 
 def _code_of(error: SystemExit) -> int:
-    """As the interpreter reads it."""
+    """The exit code of *error*, as the interpreter reads it."""
     if error.code is None or isinstance(error.code, int):
         return (error.code or 0) & 0xFF
     with contextlib.suppress(Exception):

@@ -31,7 +31,7 @@ class Receipt:
     spooled: bool = False
 
     def share(self, number: int, trace_id: int) -> Receipt:
-        """That of the message at *number* of a batch.
+        """The receipt of the message at *number* of a batch.
 
         Ids of a batch are consecutive (protocol#mpub_trace); only the first place is known.
         """
