@@ -1,7 +1,7 @@
 """One blocking socket to one nsqd with one handshake.
 
-Lent, it belongs to one publishing caller at a time, who writes and reads on it alone; subscribed,
-a :class:`nsqsmart.net.reader.Reader` takes its transport over. Anything but a clean exchange
+A lent one belongs to one publishing caller at a time, which alone writes and reads. Of a subscribed
+one a :class:`nsqsmart.net.reader.Reader` takes the transport over. Anything but a clean exchange
 leaves it *spoiled*, and the pool retires it: a late answer must never be taken for another's.
 """
 
@@ -108,7 +108,7 @@ class Connection:
         self.idle_since = 0.0
         self.lent_at = 0.0
         self.generation = self.loans = 0
-        """The pool's."""
+        """Set by the pool."""
         self._socket: Socket = transport.socket
         self._plain = not transport.layers
         self._frames = FrameDecoder(min(max_frame_size, MAX_ANSWER))
@@ -196,7 +196,7 @@ class Connection:
         return data is None or self._holds_heartbeats_only(data)
 
     def _holds_heartbeats_only(self, data: bytes | None) -> bool:
-        """Whether *data*, and what has come behind it, is nothing else; they are answered."""
+        """Whether *data*, and what has come after it, is heartbeats alone; they are answered."""
         heartbeats = False
         for _ in range(_MOST_READS):
             if not data:

@@ -226,7 +226,7 @@ def _authorize(talk: _Conversation, greeting: Greeting, grant: Grant, peer: Addr
 
 
 def _is_accepted(answer: bytes) -> bool:
-    """Whether it is what nsqd says of a secret that it takes: who it belongs to, in JSON."""
+    """Whether *answer* accepts the secret: OK, or a JSON object with the identity."""
     try:
         return answer == OK or isinstance(json.loads(answer), dict)
     except (ValueError, RecursionError):

@@ -50,10 +50,10 @@ class Sink(Protocol[T]):
     """Receives the outcome of every item, exactly once, on the reader's thread."""
 
     def on_stored(self, items: list[T]) -> None:
-        """A plain OK came for each."""
+        """A plain OK came for each item."""
 
     def on_answer(self, item: T, data: bytes) -> None:
-        """Another success came."""
+        """A success other than a plain OK came."""
 
     def on_error(self, item: T, error: TransportError) -> None:
         """It was refused, or no answer can come any more; ``sent`` tells whether it was sent."""
@@ -159,7 +159,7 @@ class Pipeline(Generic[T]):
     # -------------------------------------------------------------------------- the sending half
 
     def _send(self, connection: Connection) -> None:
-        """Under the send lock; what is left behind at the end goes back, and is not sent."""
+        """Under the send lock; what is left at the end goes back, and is not sent."""
         if self.over:
             return
         count = len(self._gathered)

@@ -79,7 +79,7 @@ class HostPool:
         self.alive[id(one)] = ref(one)
 
     def count(self) -> int:
-        """Those alive, lent or idle; called with the lock."""
+        """The live connections, lent or idle; called with the lock."""
         self.alive = {name: one for name, one in self.alive.items() if one() is not None}
         return len(self.alive)
 
@@ -125,12 +125,12 @@ class HostPool:
             return None
 
     def take_all_idle(self) -> Iterator[Connection]:
-        """Every one, however many threads do the same."""
+        """Take every idle connection; safe if several threads do so at once."""
         while (connection := self.take_idle()) is not None:
             yield connection
 
     def take_cold(self, since: float) -> Iterator[Connection]:
-        """Those that are idle since before *since*."""
+        """Take the connections that have been idle since before *since*."""
         for connection in self.idle[:]:
             if connection.idle_since >= since:
                 return

@@ -157,7 +157,7 @@ class LookupClient:
         return answers
 
     def survey(self, deadline: float) -> None:
-        """Ask, however short ago that was, who leads the lookups and whether they are original.
+        """Ask the lookups again, at once, for their leader and their dialect.
 
         Raises :class:`DiscoveryError` when none answers.
         """
