@@ -23,7 +23,7 @@ class Governor:
     """One connection's need of RDY, 1 or more.
 
     It is how many messages are on their way or being handled on average (Little's law): the rate
-    times round trip and a margin, and those that handlers have in hand. RDY is twice that; it rises
+    times round trip and a margin, and those that handlers run on. RDY is twice that; it rises
     at once, at least doubling, and halves after ten ticks in which less would have done.
     """
 

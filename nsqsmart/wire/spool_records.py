@@ -2,7 +2,7 @@
 
 A segment is a header, then records. The header is :data:`MAGIC` and 8 random bytes, the
 *mark*. A record is the mark, length and CRC-32 of what follows, the length of its particulars,
-these as JSON, and the body. The mark shows where the next record begins behind damaged bytes; being
+these as JSON, and the body. The mark shows where the next record begins after damaged bytes; being
 random, it stands in no body.
 """
 

@@ -72,7 +72,7 @@ class SnappyStream:
     """
 
     def __init__(self) -> None:
-        import snappy  # noqa: PLC0415 - paid by who compresses
+        import snappy  # noqa: PLC0415 - only compression needs it
 
         self._compressor = snappy.StreamCompressor()
         self._decompressor = snappy.StreamDecompressor()
