@@ -37,7 +37,7 @@ class Alias(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Where its options are."""
+        """The name of its options in the settings, for errors."""
         return f"settings.NSQSMART[{self.name!r}]['OPTIONS']"
 
     def target(self) -> tuple[Endpoint, ProducerConfig]:

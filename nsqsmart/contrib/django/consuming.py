@@ -35,7 +35,7 @@ def around(declared: Declared) -> Callable[[Any], object]:
 
 
 def _close_old_connections() -> None:
-    """As Django's, which would close those inside a transaction too."""
+    """Close old connections, but not those inside a transaction, which Django's would."""
     for connection in connections.all(initialized_only=True):
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()

@@ -174,7 +174,7 @@ class Relay:
         return page
 
     def _publish(self, page: list[OutboxMessage], passage: Passage) -> set[Target]:
-        """What could not be published yet."""
+        """The messages that could not be published yet."""
         done, failures, failing = [], [], set[Target]()
         for alias in dict.fromkeys(row.alias for row in page):
             rows = {row.pk: row.letter() for row in page if row.alias == alias}

@@ -27,7 +27,7 @@ class NSQTestMixin:
 
     @property
     def nsq_outbox(self) -> Outbox:
-        """What was published, in order."""
+        """The published messages, in order."""
         return outbox
 
     def assertPublished(  # noqa: N802 - as unittest calls its own

@@ -93,7 +93,7 @@ class NSQ:
 
     @property
     def outbox(self) -> Outbox:
-        """What the current app has published in tests."""
+        """The messages that the current app has published in tests."""
         return self._state().outbox
 
     def counts(self) -> Counts:
@@ -136,7 +136,7 @@ class NSQ:
         return self._declare(blueprint, topic, channel, batch=batch, options=options)
 
     def handlers_of(self, app: Flask) -> list[Declared]:
-        """Those that count for *app*."""
+        """The handlers that are declared for *app*."""
         blueprints = list(app.blueprints.values())
         return [
             each

@@ -86,14 +86,14 @@ class State:
             producer.close()
 
     def target(self) -> ProducerConfig:
-        """What a producer is told; raises ConfigError."""
+        """The options of a producer; raises ConfigError."""
         try:
             return read_target(self.url, self._options(), _SOURCE)[1]
         except ConfigError as error:
             raise ConfigError(f"app.config: {error}") from error
 
     def consumer_options(self) -> dict[str, Any]:
-        """Those in the config that a consumer has; raises ConfigError."""
+        """The options of a consumer that are in the config; raises ConfigError."""
         return read_options(ConsumerConfig, self._options(), _SOURCE, shared=True)
 
     def check(self) -> None:

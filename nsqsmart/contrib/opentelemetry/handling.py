@@ -20,7 +20,7 @@ Handler = Callable[..., object]
 
 
 def traced_handler(telemetry: Telemetry, handler: Handler | None) -> Handler | None:
-    """*handler* of single messages, in a span; what it returns and raises is left as it is."""
+    """*handler* of single messages, in a span; its result and exceptions are passed on."""
     if handler is None or not _is_plain(handler):
         return handler  # and let the Consumer say why not
 

@@ -170,7 +170,7 @@ class _Sending:
         self._token = context.attach(trace.set_span_in_context(self._span))
 
     def detach(self) -> None:
-        """It is no more."""
+        """The span is the current one no more."""
         context.detach(self._token)
 
     def stored(self, receipt: Receipt) -> None:
@@ -180,7 +180,7 @@ class _Sending:
         self._end()
 
     def failed(self, error: BaseException) -> None:
-        """It came to nothing."""
+        """The publish has failed."""
         kind = words.error_type(error)
         self._labels[words.ERROR_TYPE] = kind
         self._span.set_attribute(words.ERROR_TYPE, kind)

@@ -35,7 +35,7 @@ class Declared:
 
     @property
     def name(self) -> str:
-        """Where it is to be found."""
+        """The handler's module and qualified name."""
         module = getattr(self.function, "__module__", "?")
         return f"{module}.{getattr(self.function, '__qualname__', repr(self.function))}"
 

@@ -42,7 +42,7 @@ class Letter:
 
     @property
     def key(self) -> Key | None:
-        """Its key, if it has one."""
+        """The key of the message, or None."""
         found: Key | None = self.arguments.get("key")
         return found
 
