@@ -101,7 +101,7 @@ class Pipeline(Generic[T]):
             raise
 
     def _see_off(self, item: T) -> None:
-        """What has gathered leaves now, or when answers come."""
+        """Send the gathered commands now, or when answers come."""
         if self.over:
             # It may have failed to connect just now: for good, so no thread tries again.
             lost = self._why or ConnectionLost(f"{self.address} takes no more")
@@ -194,7 +194,7 @@ class Pipeline(Generic[T]):
             self._lock.release()
 
     def _give_back(self, error: TransportError) -> None:
-        """What has gathered was never sent."""
+        """Fail the gathered items: they were not sent."""
         while self._gathered:
             try:
                 item, _ = self._gathered.pop(0)

@@ -314,7 +314,7 @@ class ConnectionPool:
         self._wake_first(host)
 
     def _look(self, host: HostPool, waiter: Waiter) -> Connection | Dial | None:
-        """What there is for *waiter*, which is in the line."""
+        """The connection, or free slot, that *waiter* in the line can take now."""
         with self._lock:
             if self._closed:
                 raise ClientClosed(_CLOSED)
