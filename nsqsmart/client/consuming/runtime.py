@@ -282,7 +282,7 @@ class RunningConsumer:
         self.ticker.at(when, call)
 
     def on_out_of_order(self, message: Message, before: tuple[int, int]) -> bool:
-        """Offset grew and internal id fell; whether to go on."""
+        """A message came out of order; returns whether to go on."""
         self.violations[message.partition] += 1
         return report_violation(message, before, self.config.on_order_violation)
 

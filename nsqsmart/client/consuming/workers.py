@@ -43,7 +43,7 @@ class ThreadCounts:
         self.batch: list[Message] | None = None
 
     def in_hand(self) -> list[Message]:
-        """What the handler runs on just now."""
+        """The messages that the handler runs on now."""
         current, batch = self.current, self.batch
         if batch is not None:
             return batch
@@ -139,7 +139,7 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def dismiss(self) -> None:
-        """Nothing comes any more: give back what no handler has begun with."""
+        """Drain: requeue the messages that no handler has begun with."""
 
     @abstractmethod
     def join(self, deadline: float) -> list[Message]:
@@ -159,11 +159,11 @@ class Dispatcher(ABC):
         return list(self._thread_counts.values())
 
     def running(self) -> list[Message]:
-        """What handlers run on."""
+        """The messages that handlers run on."""
         return [message for counts in self.thread_counts for message in counts.in_hand()]
 
     def in_hand(self) -> list[Message]:
-        """What handlers run on, and what the application holds."""
+        """The messages that handlers run on, and those that the application has checked out."""
         # A handler that has just detached one still runs.
         return list(dict.fromkeys(self.running() + self._runtime.checked_out.held()))
 
@@ -337,7 +337,7 @@ class WorkerPool(Dispatcher):
             counts.current = None
 
     def _handle(self, message: Message, counts: ThreadCounts) -> None:
-        """One message, with all that can be."""
+        """Handle one message, with every rare case."""
         counts.current = message
         if self._runtime.draining or message.expired:
             turn_away(message, counts)

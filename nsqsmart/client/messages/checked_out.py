@@ -158,7 +158,7 @@ class CheckedOut:
                 message._ordering.done(message, finished=False)
 
     def give_back(self) -> None:
-        """At close: REQ 0 of all there is."""
+        """At close: requeue every checked-out message without a delay."""
         with self._changed:
             held = list(self._held)
             for message in held:

@@ -140,7 +140,7 @@ class AsyncPublisher:
         self._pipes.drop()
 
     def retire(self, addresses: frozenset[Address]) -> None:
-        """Nothing more goes to these."""
+        """Retire the pipelines to these nsqds: no more messages are sent to them."""
         self._pipes.retire(addresses)
 
     # ----------------------------------------------------------------------- what pipelines tell

@@ -65,7 +65,7 @@ class Pipes:
         return pipeline
 
     def retire(self, addresses: frozenset[Address]) -> None:
-        """Nothing more goes to these."""
+        """Retire the pipelines to these nsqds: no more messages are sent to them."""
         for address in addresses:
             pipeline = self._pipelines.get(address)
             if pipeline:

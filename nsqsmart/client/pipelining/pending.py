@@ -133,7 +133,7 @@ class Pending:
         return self._publication.trace_ids if self._publication else ()
 
     def depart(self, target: Target, traced: int | None, now: float, limit: float) -> None:
-        """It leaves for *target*; the answer is overdue at *limit*."""
+        """It is sent to *target*; the answer is overdue at *limit*."""
         self.target, self.traced = target, traced
         self.started = now
         self.limit = min(limit, self.deadline)
@@ -157,7 +157,7 @@ class Pending:
             self._tell()
 
     def settle(self, outcome: Receipt | PublishError) -> None:
-        """It is stored, or it came to nothing."""
+        """Settle it: it is stored, or has failed."""
         if isinstance(outcome, PublishError):
             self._error = outcome
         else:

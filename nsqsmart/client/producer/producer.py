@@ -446,7 +446,7 @@ class Producer:
     def _settled(
         self, publishing: PublishingState, publication: Publication, deadline: float
     ) -> Pending:
-        """What came of publishing *publication* here and now."""
+        """Publish *publication* now; returns it settled."""
         pending = Pending(publication.topic, publication.bodies[0], publication, deadline, 0.0)
         try:
             pending.settle(self._send(publish, publishing, publication, deadline))

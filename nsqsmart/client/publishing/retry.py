@@ -80,7 +80,7 @@ def _kind(error: NsqError, retry: Retry, now: float) -> type[PublishError]:
 
 
 class Trial(NamedTuple):
-    """One attempt: of what, where, and when it began."""
+    """One attempt: its publication, its target, and when it began."""
 
     publication: Publication
     target: Target | None

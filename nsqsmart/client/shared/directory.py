@@ -409,7 +409,7 @@ class Directory:
         return tuple(node.address for node in self.discovery.nodes(deadline))
 
     def topologies(self) -> dict[str, Topology]:
-        """What is known of every topic that was asked for."""
+        """The known topology of every topic that was asked for."""
         entries = list(self._entries.items())
         return {topic: entry.topology for topic, entry in entries if entry.topology}
 

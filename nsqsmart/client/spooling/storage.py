@@ -151,7 +151,7 @@ def _lock(descriptor: int, deadline: float) -> bool:
 
 
 def read(file: Path) -> bytes:
-    """What is in *file*; nothing where there is none."""
+    """The bytes of *file*; b"" if it does not exist."""
     try:
         descriptor = os.open(file, os.O_RDONLY | _OPEN)
     except FileNotFoundError:

@@ -112,7 +112,7 @@ class Memory:
         self._unnumbered = unfinished
 
     def remember(self) -> Remembered:
-        """What was received and not finished."""
+        """The messages that were received and not finished."""
         self._forget_finished()
         lowest = min(self._open, default=None)
         unfinished = len(self._open) or self._unnumbered

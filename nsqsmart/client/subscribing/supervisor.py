@@ -159,7 +159,7 @@ class SubscriptionSupervisor:
                     self._changed.wait(_AFTER_A_BUG)
 
     def _wait(self) -> bool:
-        """Until something is due; False once closed."""
+        """Wait until something is due; returns False once closed."""
         with self._changed:
             while not self._closed:
                 now = monotonic()
