@@ -97,7 +97,7 @@ def is_consumed(server: Nsqd) -> bool:
 
 @contextmanager
 def feed(server: Nsqd, address: tuple[str, int]) -> Iterator[None]:
-    """Once somebody consumes, a hundred messages a second, each with the time it left.
+    """Once a consumer reads, a hundred messages a second, each with the time it left.
 
     What was there before them would be late by no fault of theirs.
     """

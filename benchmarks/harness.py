@@ -28,7 +28,7 @@ class Sample(NamedTuple):
     """One contestant's turn: operations a second, and client CPU seconds per million.
 
     ``p50``: microseconds a call; 0 where calls were not timed. ``source``: CPU seconds per million
-    of what it read from; 0 where nobody looked.
+    of what it read from; 0 where it was not looked at.
     """
 
     rate: float

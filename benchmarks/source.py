@@ -252,7 +252,7 @@ def play(load: tuple[str, int], program: str | None, count: int) -> dict[str, Sa
         fill(address, "warm", count // 10)
         samples[AWAITED] = publish_batches(address, "awaited", count // 2, _BATCH)
         samples[MPUB] = publish_batches(address, "round", count, _BATCH, _WINDOW)
-        # Less than there is, for nobody is to wait for the last ones (loops.fill).
+        # Less than there is, for no thread is to wait for the last ones (loops.fill).
         samples[NSQD] = consume(address, "round", count - RDY, RDY)
     return samples
 

@@ -3,7 +3,7 @@
 An order is one line on standard input, the fields of Order with blanks between them; the answer is
 one line of JSON on standard output: ``rate`` in messages a second, ``cpu`` in seconds per million
 messages, ``p50`` in microseconds a call (0 where a call does not wait). Each turn has connections
-of its own, so nobody answers heartbeats between two of them. Whatever goes wrong ends the process.
+of its own, and heartbeats in between are not answered. Whatever goes wrong ends the process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 
 class Order(NamedTuple):
-    """What to do: *count* messages after *warm* that nobody counts."""
+    """What to do: *count* messages after *warm* that are not counted."""
 
     figure: str
     host: str

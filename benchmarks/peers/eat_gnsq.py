@@ -27,7 +27,7 @@ def session(order: Order) -> Iterator[Work]:
     def handle(_consumer: gnsq.Consumer, message: gnsq.Message) -> None:
         tally.note(message.body)
         if tally.done.is_set():
-            # It reads on for as long as there is something to read: nobody else would have a turn.
+            # It reads on for as long as there is something to read: no other would have a turn.
             reached.set()
             gevent.sleep(_REST_SECONDS)
 

@@ -193,7 +193,7 @@ class Placement:
             self._keep_to_partition(topology)
         self._unknown_in |= {topology.generation}
         discovery = self._shared.directory.discovery
-        where, original = discovery.place if discovery else ("nobody", True)
+        where, original = discovery.place if discovery else ("none", True)
         unknown = f"no nsqlookupd knows topic {topic!r} (asked: {where})"
         if len(self._unknown_in) >= _UNKNOWN_LOOKUPS:
             raise TopicNotExist(unknown, hint=_NO_NSQD if original else _NO_TOPIC)
