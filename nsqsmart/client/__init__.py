@@ -3,7 +3,7 @@
 ::
 
     shared/       what every client needs: discovery, topologies, errors, logs, metrics, forks
-    publishing/   one publish call: request, placement, turn, attempt, retry
+    publishing/   one publish call: placement, turn, attempts, retry
     pipelining/   publish_async: pipelines, keyed batches, the limit on what is in flight
     spooling/     the spool: messages that wait on the disk
     producer/     the Producer, and what it runs on in one process
@@ -13,6 +13,7 @@
     pulling/      the PullSubscription: one connection, no thread
     admin/        the Admin: what there is, and what an operator changes
 
-Imports only go down: ``shared`` knows no other room, ``publishing`` and ``messages`` know
-``shared``, ``pipelining``, ``spooling`` and ``subscribing`` stand on those, the clients on top.
+A room imports only from rooms above it in this list: ``shared`` knows no other room,
+``publishing`` and ``messages`` know ``shared``, ``pipelining``, ``spooling`` and ``subscribing``
+know those, and the clients know them all.
 """

@@ -2,6 +2,8 @@
 
 ``frames`` and ``deliveries`` cut what a server sends, ``command_decoder`` what a client sends;
 ``commands``, ``messages``, ``receipts``, ``answers`` and ``identify`` say what it means;
-``streams`` compresses. Every decoder takes a stream cut anywhere, and holds at most the frame
-limit and one read of it.
+``ext`` is the JSON header of a message, ``identify_server`` the server's half of IDENTIFY,
+``spool_records`` the messages of a spool on the disk. ``streams`` compresses.
+
+Every decoder takes a stream cut anywhere, and holds at most the frame limit and one read of it.
 """
