@@ -120,7 +120,8 @@ class RunningConsumer:
         self._on_stop = on_stop
         self._assumed = Assumptions()
         self._greetings: dict[bool, Greeting] = {False: greeting_for(config, extended=False)}
-        self._changed = threading.Condition(threading.Lock())  # guards the six below
+        # Guards the six below, late_answers and violations.
+        self._changed = threading.Condition(threading.Lock())
         self._received_before = 0
         self.troubles: dict[Place, NsqError] = {}
         self.subscriptions: set[Subscription] = set()
@@ -189,7 +190,6 @@ class RunningConsumer:
             self.subscriptions.add(subscription)
         if first:
             self.ticker.at(self._shared_until, self.rdy_controller.expect)
-        subscription.start()
         return subscription
 
     # What subscriptions tell.
@@ -266,7 +266,8 @@ class RunningConsumer:
 
     def on_refusal(self, error: ServerError) -> None:
         """An answer came too late for the server; it will deliver the message again."""
-        self.late_answers += 1
+        with self._changed:
+            self.late_answers += 1
         if (times := self._refusals.tell()) is not None:
             about = log_fields(self.topic, channel=self.channel)
             text = "%s: %s (%d refused since the last line)"
@@ -283,7 +284,8 @@ class RunningConsumer:
 
     def on_out_of_order(self, message: Message, before: tuple[int, int]) -> bool:
         """A message came out of order; returns whether to go on."""
-        self.violations[message.partition] += 1
+        with self._changed:
+            self.violations[message.partition] += 1
         return report_violation(message, before, self.config.on_order_violation)
 
     # What the dispatcher tells.

@@ -44,6 +44,9 @@ class Supervised(Protocol):
 
     target: Target
 
+    def start(self) -> None:
+        """Begin to dial, in a thread of its own."""
+
     def hang_up(self) -> None:
         """End it."""
 
@@ -66,7 +69,7 @@ class _Begun(NamedTuple):
 class SubscriptionSupervisor:
     """One thread: looks up, subscribes to what is new, dials again what was lost.
 
-    *subscribe* starts a subscription and returns it; the consumer reports its end by
+    *subscribe* makes a subscription, which is started here; the consumer reports its end by
     :meth:`lost`. Nothing here blocks on a dial: every subscription has a thread of its own.
     """
 
@@ -253,5 +256,18 @@ class SubscriptionSupervisor:
         with self._changed:
             if self._closed:
                 return
-            # Reported lost before it is kept it would be kept for ever: start it under the lock.
-            self._kept[place] = self._subscribe(target, topology)
+        subscription = self._subscribe(target, topology)
+        with self._changed:
+            closed = self._closed
+            # Kept before it starts: reported lost before that, it would be kept for ever.
+            if not closed:
+                self._kept[place] = subscription
+        if closed:
+            subscription.hang_up()
+        try:
+            subscription.start()
+        except BaseException:
+            # No thread could start: nothing will report its end.
+            with self._changed:
+                self._kept.pop(place, None)
+            raise

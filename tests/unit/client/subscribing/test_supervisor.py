@@ -69,7 +69,13 @@ class Kept:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.hung_up = False
+        self.hung_up = self.started = False
+        self.error: Exception | None = None
+
+    def start(self) -> None:
+        self.started = True
+        if self.error is not None:
+            raise self.error
 
     def hang_up(self) -> None:
         self.hung_up = True
@@ -79,11 +85,14 @@ class World:
     def __init__(self) -> None:
         self.directory = Directory()
         self.begun: list[Kept] = []
+        self.error: Exception | None = None
         self.supervisor = SubscriptionSupervisor(self.directory, "t", self._subscribe)
 
     def _subscribe(self, target: Target, topology: Topology) -> Kept:
-        self.begun.append(Kept(target))
-        return self.begun[-1]
+        kept = Kept(target)
+        kept.error = self.error
+        self.begun.append(kept)
+        return kept
 
     def names(self) -> list[tuple[int | None, str]]:
         return [(kept.target.partition, kept.target.address.host) for kept in self.begun]
@@ -259,6 +268,14 @@ def test_only_the_subscription_that_is_kept_can_be_lost(world):
     eventually(lambda: world.begun)
     world.supervisor.lost(Kept(world.begun[0].target), moved=True)
     assert world.supervisor._failing == {}
+
+
+def test_what_cannot_start_is_not_kept(world):
+    world.directory.draw({0: "a", 1: "b"}, nodes=("c",))
+    world.error = RuntimeError("can't start new thread")
+    world.supervisor.start()
+    eventually(lambda: world.begun and world.begun[0].started)
+    eventually(lambda: not world.supervisor._kept)
 
 
 @pytest.mark.parametrize("error", [DiscoveryError("no lookup"), ValueError("a bug")])
