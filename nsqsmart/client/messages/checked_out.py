@@ -146,12 +146,15 @@ class CheckedOut:
         """
         ended: list[Message] = []
         self.counts()  # which forgets the subscriptions that are gone
+        over = [message for message in self.held() if self._is_over(message)]
         with self._changed:
-            for message in list(self._held):
-                if self._is_over(message):
-                    self._forget(message)
-                    self.expired += 1
-                    ended.append(message)
+            for message in over:
+                # Answered since, or a block of an ordered one has begun.
+                if message not in self._held or (message._ordering and message in self._busy):
+                    continue
+                self._forget(message)
+                self.expired += 1
+                ended.append(message)
         for message in ended:
             message._subscription.forget(message)
             if message._ordering is not None:
@@ -169,7 +172,7 @@ class CheckedOut:
 
     def _is_over(self, message: Message) -> bool:
         if message._ordering is not None:
-            return not message._subscription.live and message not in self._busy
+            return not message._subscription.live
         return message.expired or not message._subscription.live
 
     def _forget(self, message: Message) -> None:
