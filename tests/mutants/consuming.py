@@ -421,6 +421,14 @@ CONSUMING: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "what-cannot-start-is-kept",
+        "nsqsmart/client/subscribing/supervisor.py",
+        "                self._kept.pop(place, None)\n            raise",
+        "                pass\n            raise",
+        "a subscription whose thread cannot start is tried again",
+        ("tests/unit/client/subscribing/test_supervisor.py::test_what_cannot_start_is_not_kept",),
+    ),
+    Mutant(
         "a-sub-is-a-success-at-once",
         "nsqsmart/client/subscribing/supervisor.py",
         "        if begun is None or monotonic() - begun.at >= max(_STEADY, begun.pause):",
