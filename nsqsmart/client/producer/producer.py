@@ -9,7 +9,6 @@ from types import CodeType, TracebackType
 from typing import Any, ClassVar, Self, Unpack
 
 from nsqsmart.client.pipelining.pending import Pending
-from nsqsmart.client.producer import runtime as inspecting
 from nsqsmart.client.producer.runtime import ProducerRuntime
 from nsqsmart.client.publishing.call import (
     publish,
@@ -318,7 +317,7 @@ class Producer:
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
         for topic in topics:
             self._know(topic)
-        inspecting.warm(self._running(), topics, monotonic() + limit)
+        self._running().warm(topics, monotonic() + limit)
 
     def partition_of(self, topic: str, key: Key, *, timeout: float | None = None) -> int | None:
         """The partition that messages of *key* go to now; None where *topic* has no partitions.
@@ -329,9 +328,7 @@ class Producer:
         """
         self._know(topic)
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
-        return inspecting.partition_of(
-            self._running(), topic, key, self._config.sharding, monotonic() + limit
-        )
+        return self._running().partition_of(topic, key, self._config.sharding, monotonic() + limit)
 
     @property
     def has_spool(self) -> bool:
@@ -357,7 +354,7 @@ class Producer:
         no lookup does. *timeout* in seconds for all of it; default ``publish_timeout``.
         """
         limit = self._publish_timeout if timeout is None else check_timeout(timeout)
-        return inspecting.ping(self._running(), monotonic() + limit)
+        return self._running().ping(monotonic() + limit)
 
     def stats(self) -> dict[str, Any]:
         """Figures that JSON can take.
@@ -366,14 +363,14 @@ class Producer:
         them, nsqds that are ``avoided`` for a while, ``turns_waiting``, ``async_pending``.
         """
         runtime = self._runtime.get()
-        return inspecting.stats(runtime) if runtime else {}
+        return runtime.stats() if runtime else {}
 
     def health(self) -> Health:
         """Return what the last calls found; sends nothing to a server."""
         if self._closed:
             return Health("closed")
         runtime = self._runtime.get()
-        return inspecting.health(runtime) if runtime else Health("idle")
+        return runtime.health() if runtime else Health("idle")
 
     def close(self, timeout: float | None = None) -> None:
         """Refuse new calls, let those under way finish for *timeout* seconds, end the sockets.

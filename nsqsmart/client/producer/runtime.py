@@ -122,92 +122,86 @@ class ProducerRuntime:
         """A new connection, which is the caller's alone."""
         return open_connection(address, self._greeting, deadline, self._scope)
 
+    def warm(self, topics: Iterable[str], deadline: float) -> None:
+        """Look *topics* up and open a connection to every nsqd they are on."""
+        publishing = self.publishing
+        addresses: dict[Address, None] = {}
+        for topic in topics:
+            topology = publishing.directory.get(topic, deadline)
+            addresses.update((target.address, None) for target in topology.targets)
+        for address in addresses:
+            publishing.pool.give_back(publishing.pool.take(address, deadline))
 
-def warm(runtime: ProducerRuntime, topics: Iterable[str], deadline: float) -> None:
-    """Look *topics* up and open a connection to every nsqd they are on."""
-    publishing = runtime.publishing
-    addresses: dict[Address, None] = {}
-    for topic in topics:
-        topology = publishing.directory.get(topic, deadline)
-        addresses.update((target.address, None) for target in topology.targets)
-    for address in addresses:
-        publishing.pool.give_back(publishing.pool.take(address, deadline))
+    def partition_of(self, topic: str, key: Key, sharding: Sharding, deadline: float) -> int | None:
+        """The partition that *key* goes to; None where the topic has none."""
+        topology = self.publishing.directory.get(topic, deadline)
+        if not topology.redesigned or topology.partition_num < 1:
+            return None
+        return partition_for(key, topology.partition_num, sharding)
 
+    def ping(self, deadline: float) -> dict[str, float]:
+        """Shake hands with every nsqd; the seconds it took, by "host:port"."""
+        took: dict[str, float] = {}
+        failures: list[str] = []
+        addresses = self.publishing.directory.nodes(deadline)
+        if not addresses:
+            raise DiscoveryError("the lookups know no nsqd")
+        for address in addresses:
+            started = monotonic()
+            try:
+                self.open(address, deadline).close()
+            except TransportError as error:
+                failures.append(str(error))
+            else:
+                took[str(address)] = monotonic() - started
+        if not took:
+            raise ConnectError(f"no nsqd answers: {'; '.join(failures)}")
+        return took
 
-def partition_of(
-    runtime: ProducerRuntime, topic: str, key: Key, sharding: Sharding, deadline: float
-) -> int | None:
-    """The partition that *key* goes to; None where the topic has none."""
-    topology = runtime.publishing.directory.get(topic, deadline)
-    if not topology.redesigned or topology.partition_num < 1:
-        return None
-    return partition_for(key, topology.partition_num, sharding)
+    def stats(self) -> dict[str, Any]:
+        """Figures that JSON can take."""
+        publishing, now = self.publishing, monotonic()
+        return {
+            "pools": {name: asdict(figures) for name, figures in publishing.pool.stats().items()},
+            "topics": {
+                topic: {
+                    "state": str(topology.state),
+                    "age": now - topology.taken_at if topology.taken_at else 0.0,
+                    "partitions": topology.partition_num,
+                    "redesigned": topology.redesigned,
+                    "extended": topology.meta.extended,
+                    "generation": topology.generation,
+                    "nsqds": sorted({target.name for target in topology.targets}),
+                }
+                for topic, topology in publishing.directory.topologies().items()
+            },
+            "avoided": sorted(map(str, publishing.outages.avoided(now))),
+            "turns_waiting": publishing.turns.waiting(),
+            "async_pending": self.async_pending,
+        }
 
-
-def ping(runtime: ProducerRuntime, deadline: float) -> dict[str, float]:
-    """Shake hands with every nsqd; the seconds it took, by "host:port"."""
-    took: dict[str, float] = {}
-    failures: list[str] = []
-    addresses = runtime.publishing.directory.nodes(deadline)
-    if not addresses:
-        raise DiscoveryError("the lookups know no nsqd")
-    for address in addresses:
-        started = monotonic()
-        try:
-            runtime.open(address, deadline).close()
-        except TransportError as error:
-            failures.append(str(error))
-        else:
-            took[str(address)] = monotonic() - started
-    if not took:
-        raise ConnectError(f"no nsqd answers: {'; '.join(failures)}")
-    return took
-
-
-def stats(runtime: ProducerRuntime) -> dict[str, Any]:
-    """Figures that JSON can take."""
-    publishing, now = runtime.publishing, monotonic()
-    return {
-        "pools": {name: asdict(figures) for name, figures in publishing.pool.stats().items()},
-        "topics": {
-            topic: {
-                "state": str(picture.state),
-                "age": now - picture.taken_at if picture.taken_at else 0.0,
-                "partitions": picture.partition_num,
-                "redesigned": picture.redesigned,
-                "extended": picture.meta.extended,
-                "generation": picture.generation,
-                "nsqds": sorted({target.name for target in picture.targets}),
-            }
-            for topic, picture in publishing.directory.topologies().items()
-        },
-        "avoided": sorted(map(str, publishing.outages.avoided(now))),
-        "turns_waiting": publishing.turns.waiting(),
-        "async_pending": runtime.async_pending,
-    }
-
-
-def health(runtime: ProducerRuntime) -> Health:
-    """What the last calls found."""
-    publishing = runtime.publishing
-    nsqds = {
-        target.address
-        for picture in publishing.directory.topologies().values()
-        for target in picture.targets
-    }
-    avoided = publishing.outages.avoided(monotonic()) & nsqds
-    lookups = publishing.directory.failing()
-    reasons = [f"{address} does not answer" for address in sorted(avoided)]
-    reasons += [f"topic {topic}: {failure}" for topic, failure in sorted(lookups.items())]
-    failing_topics = publishing.failing_topics
-    reasons += failing_topics.reasons()
-    if not nsqds and not failing_topics.topics:
-        # The first message of a new topic goes where no lookup knows it yet.
-        used = any(
-            each.pool_available or each.requests_num for each in publishing.pool.stats().values()
-        )
-        state = "failing" if lookups else "ready" if used else "idle"
-        return Health(state, tuple(reasons))
-    if avoided == nsqds or (failing_topics.everywhere and failing_topics.reasons()):
-        return Health("failing", tuple(reasons))
-    return Health("degraded" if reasons else "ready", tuple(reasons))
+    def health(self) -> Health:
+        """What the last calls found."""
+        publishing = self.publishing
+        nsqds = {
+            target.address
+            for topology in publishing.directory.topologies().values()
+            for target in topology.targets
+        }
+        avoided = publishing.outages.avoided(monotonic()) & nsqds
+        lookups = publishing.directory.failing()
+        reasons = [f"{address} does not answer" for address in sorted(avoided)]
+        reasons += [f"topic {topic}: {failure}" for topic, failure in sorted(lookups.items())]
+        failing_topics = publishing.failing_topics
+        reasons += failing_topics.reasons()
+        if not nsqds and not failing_topics.topics:
+            # The first message of a new topic goes where no lookup knows it yet.
+            used = any(
+                each.pool_available or each.requests_num
+                for each in publishing.pool.stats().values()
+            )
+            state = "failing" if lookups else "ready" if used else "idle"
+            return Health(state, tuple(reasons))
+        if avoided == nsqds or (failing_topics.everywhere and failing_topics.reasons()):
+            return Health("failing", tuple(reasons))
+        return Health("degraded" if reasons else "ready", tuple(reasons))
