@@ -8,8 +8,8 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from nsqsmart.client.consuming.runtime import CloseReport
-from nsqsmart.client.shared.process import signals_to
 from nsqsmart.net.threads import Thread, spawn
+from nsqsmart.terminal import signals_to
 
 _SIGNAL = object()
 _ENOUGH = object()

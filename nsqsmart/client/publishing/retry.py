@@ -89,10 +89,10 @@ class Trial(NamedTuple):
 
 
 def _others_are_well(shared: PublishingState, trial: Trial, now: float) -> bool:
-    """Whether there is another node for the message: this one is no nsqd, and never will be."""
-    picture = shared.directory.topologies().get(trial.publication.topic)
+    """Whether another node can take the message, after one that does not speak NSQ."""
+    topology = shared.directory.topologies().get(trial.publication.topic)
     bad = shared.outages.avoided(now) | {trial.target and trial.target.address}
-    return any(each.address not in bad for each in (picture.targets if picture else ()))
+    return any(each.address not in bad for each in (topology.targets if topology else ()))
 
 
 def after_failure(

@@ -6,11 +6,8 @@ import atexit
 import contextlib
 import logging
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from time import monotonic
 from types import CodeType, FrameType
 from typing import Generic, Protocol, TypeVar
@@ -22,7 +19,6 @@ log = logging.getLogger("nsqsmart")
 
 _INTERRUPTED = 130  # what a shell says of SIGINT
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _PATIENCE = 2.0
 
@@ -110,27 +106,6 @@ def _code_of(error: SystemExit) -> int:
     with contextlib.suppress(Exception):
         sys.stderr.write(f"{error.code}\n")
     return 1
-
-
-@contextmanager
-def signals_to(tell: Callable[[], None]) -> Iterator[None]:
-    """Have *tell* called instead, in the main thread only; what was installed comes back.
-
-    *tell* runs in a signal handler: it may do no more than put a token on a SimpleQueue.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def handler(_number: int, _frame: FrameType | None) -> None:
-        tell()
-
-    before = {number: signal.signal(number, handler) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, previous in before.items():
-            signal.signal(number, previous if previous is not None else signal.SIG_DFL)
 
 
 def interrupts(

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from nsqsmart.client.producer.producer import Producer
-from nsqsmart.client.shared.process import interrupts, signals_to
+from nsqsmart.client.shared.process import interrupts
+from nsqsmart.terminal import signals_to
 from tests.helpers import eventually
 
 
