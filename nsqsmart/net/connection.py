@@ -93,6 +93,7 @@ class Connection:
         "idle_since",
         "lent_at",
         "loans",
+        "seen_alive",
         "spoiled",
         "transport",
     )
@@ -107,6 +108,8 @@ class Connection:
         self.expires_at = math.inf
         self.idle_since = 0.0
         self.lent_at = 0.0
+        self.seen_alive = -math.inf
+        """When :meth:`is_usable` last said yes, in monotonic seconds."""
         self.generation = self.loans = 0
         """Set by the pool."""
         self._socket: Socket = transport.socket
@@ -190,10 +193,12 @@ class Connection:
             now = monotonic()
         if self.spoiled or now >= self.expires_at:
             return False
-        if self._socket.is_quiet():
-            return True
-        data = self._socket.recv_now()
-        return data is None or self._holds_heartbeats_only(data)
+        if not self._socket.is_quiet():
+            data = self._socket.recv_now()
+            if data is not None and not self._holds_heartbeats_only(data):
+                return False
+        self.seen_alive = now
+        return True
 
     def _holds_heartbeats_only(self, data: bytes | None) -> bool:
         """Whether *data*, and what has come after it, is heartbeats alone; they are answered."""

@@ -357,6 +357,39 @@ SURPLUS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("options", "attempts"),
+    [({}, 2), ({"publish_attempts": 1}, 1)],
+    ids=["plain", "one attempt"],
+)
+def test_the_nsqd_ends_a_connection_that_was_used_a_moment_ago(options, attempts):
+    """An only attempt is not spent on it."""
+
+    def brief(talk: Talk) -> None:
+        talk.greet()
+        talk.publish()
+        talk.ok()
+
+    with Peer(brief, healthy) as peer, nsqsmart.Producer(peer.url, **options) as producer:
+        publish(producer)
+        (place,) = shared(producer).pool._hosts.values()
+        eventually(lambda: place.idle[0]._socket.poll(0))
+        place.idle[0].seen_alive = monotonic() + 60
+        assert publish(producer).attempts == attempts
+        assert peer.accepted == 2
+
+
+def test_a_keyed_message_is_not_sent_to_a_connection_that_has_ended(cluster, producer):
+    """However recently it was used: it could not be sent again."""
+    publish(producer, key="k")
+    for place in shared(producer).pool._hosts.values():
+        for connection in place.idle:
+            connection._socket._sock.shutdown(socket.SHUT_RDWR)
+            connection.seen_alive = monotonic() + 60
+    assert publish(producer, b"y", key="k").attempts == 1
+    assert bodies(cluster) == {b"warm": 1, b"x": 1, b"y": 1}
+
+
 @pytest.mark.parametrize("surplus", SURPLUS.values(), ids=SURPLUS)
 def test_what_comes_between_two_publishes(surplus):
     idle = threading.Event()
@@ -374,6 +407,7 @@ def test_what_comes_between_two_publishes(surplus):
         idle.set()
         (place,) = shared(producer).pool._hosts.values()
         eventually(lambda: waiting(place.idle[0]) == len(surplus))
+        place.idle[0].seen_alive = 0.0
         assert publish(producer).attempts == 1
         assert peer.accepted == 2
 
@@ -442,6 +476,7 @@ def test_heartbeats_wait_on_an_idle_connection(count):
         idle.set()
         (place,) = shared(producer).pool._hosts.values()
         eventually(lambda: waiting(place.idle[0]) == count * len(HEARTBEAT_FRAME))
+        place.idle[0].seen_alive = 0.0
         assert publish(producer).attempts == 1
         assert peer.accepted == 1
     assert lines == [b"NOP", b"PUB t"]

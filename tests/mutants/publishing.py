@@ -12,6 +12,44 @@ _POOL = "nsqsmart/net/pool.py"
 
 PUBLISHING: tuple[Mutant, ...] = (
     Mutant(
+        "keyed-without-a-look",
+        "nsqsmart/client/publishing/shared_state.py",
+        "        look = keyed or self._one_attempt\n",
+        "        look = self._one_attempt\n",
+        "a keyed message is not sent to a connection that has ended, however recently it was used",
+        (
+            "tests/integration/test_publish_faults.py"
+            "::test_a_keyed_message_is_not_sent_to_a_connection_that_has_ended",
+        ),
+    ),
+    Mutant(
+        "one-attempt-without-a-look",
+        "nsqsmart/client/publishing/shared_state.py",
+        "        look = keyed or self._one_attempt\n",
+        "        look = keyed\n",
+        "an only attempt is not spent on a connection that has ended",
+        (
+            "tests/integration/test_publish_faults.py"
+            "::test_the_nsqd_ends_a_connection_that_was_used_a_moment_ago",
+        ),
+    ),
+    Mutant(
+        "seen-alive-for-ever",
+        _POOL,
+        "recent = now < connection.seen_alive + _TRUST and",
+        "recent = connection.seen_alive > 0 and",
+        "a connection that was not looked at for 5 ms is looked at before it is lent",
+        ("tests/unit/net/test_pool.py::test_any_other_is_looked_at",),
+    ),
+    Mutant(
+        "seen-alive-after-its-tls",
+        _POOL,
+        "recent = now < connection.seen_alive + _TRUST and now < connection.expires_at",
+        "recent = now < connection.seen_alive + _TRUST",
+        "a TLS connection is not lent after its lifetime",
+        ("tests/unit/net/test_pool.py::test_any_other_is_looked_at",),
+    ),
+    Mutant(
         "nodes-are-forgotten-too",
         "nsqsmart/client/shared/directory.py",
         "        return nodes or self._nodes\n",

@@ -331,6 +331,7 @@ class Call:
             self._deadline,
             monotonic(),
             batch=publication.batch,
+            keyed=publication.key is not None or publication.partition is not None,
         )
         placement.settle_fence(answered=True)
         if self._shared.failing_topics.topics:

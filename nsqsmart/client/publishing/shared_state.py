@@ -179,6 +179,7 @@ class PublishingState:
         self._counts: dict[str, int] = {}
         self._loosened: set[str] = set()
         self._routes: dict[str, tuple[Topology, tuple[Route, ...]]] = {}
+        self._one_attempt = config.publish_attempts == 1
         self._patience = config.response_timeout or _RESPONSE_TIMEOUT
         self.patience_redesigned = config.response_timeout or _RESPONSE_TIMEOUT_REDESIGNED
         self._rotation = Rotation(random.randrange(1 << 16))  # noqa: S311 - spreads producers
@@ -217,13 +218,16 @@ class PublishingState:
         now: float,
         *,
         batch: bool = False,
+        keyed: bool = False,
     ) -> TracedReceipt | None:
         """One command and its answer on a connection that is lent for it.
 
         *traced* is the trace id that the receipt must show, None for a plain OK.
         """
         node, partition, _ = target
-        connection = self.pool.take(node.address, deadline, now)
+        # What may not be sent again must not be sent to a connection that has ended.
+        look = keyed or self._one_attempt
+        connection = self.pool.take(node.address, deadline, now, look=look)
         try:
             now = connection.lent_at
             limit = now + (self._patience if partition is None else self.patience_redesigned)

@@ -31,6 +31,7 @@ class Line:
         self.address = address
         self.idle_since = self.lent_at = 0.0
         self.expires_at = math.inf
+        self.seen_alive = -math.inf
         self.generation = self.loans = 0
         self.spoiled = False
         self.usable = True
@@ -317,6 +318,23 @@ def test_what_was_lent_when_it_was_retired_is_not_kept(pool):
     with lend(pool) as after:
         pass
     assert not after.closed
+
+
+def test_one_that_was_seen_alive_a_moment_ago_is_lent_without_a_look(pool):
+    pool.give_back(line := pool.take(HERE, SOON, 1.0))
+    line.usable, line.seen_alive = False, 1.0
+    assert pool.take(HERE, SOON, 1.004) is line
+
+
+@pytest.mark.parametrize(
+    ("now", "expires_at", "arguments"),
+    [(1.005, math.inf, {}), (1.001, 1.001, {}), (1.001, math.inf, {"look": True})],
+    ids=["5 ms later", "where TLS is over", "for what is sent once"],
+)
+def test_any_other_is_looked_at(pool, now, expires_at, arguments):
+    pool.give_back(line := pool.take(HERE, SOON, 1.0))
+    line.usable, line.seen_alive, line.expires_at = False, 1.0, expires_at
+    assert pool.take(HERE, SOON, now, **arguments) is not line
 
 
 def test_figures_are_those_of_each_nsqd(pool, opener):
