@@ -19,6 +19,7 @@ from tests.distribution import (
     share_bytecode,
 )
 from tests.helpers import ROOT, eventually
+from tests.lock_audit import audited
 
 __all__ = [
     "pytest_xdist_auto_num_workers",
@@ -69,6 +70,18 @@ def pytest_runtest_makereport(
     if report.failed:
         item.stash[_FAILED] = True
     return report
+
+
+@pytest.fixture(autouse=True)
+def _locks(_own_environment: None) -> Iterator[None]:
+    """With NSQSMART_TEST_LOCKS every test also fails for what it calls under a lock."""
+    if not os.environ.get("NSQSMART_TEST_LOCKS"):
+        yield
+        return
+    with audited() as audit:
+        yield
+    if audit.violations:
+        pytest.fail("\n".join(audit.violations))
 
 
 @pytest.fixture(autouse=True)
