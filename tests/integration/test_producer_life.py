@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,7 +18,7 @@ from nsqsmart.client.producer import default as shared_producer
 from nsqsmart.client.producer import runtime
 from nsqsmart.client.shared import process as event_loops
 from nsqsmart.embedded import Cluster, faults
-from nsqsmart.errors import ConnectError, DiscoveryError
+from nsqsmart.errors import ClientClosed, ConnectError, DiscoveryError
 from nsqsmart.metrics import Metrics
 from tests.helpers import ROOT, eventually
 
@@ -225,6 +226,44 @@ def test_threads_that_begin_at_once_are_one_source_of_figures(cluster, monkeypat
             thread.join(30)
         assert watched == [producer._runtime.get()]
     assert watched == []
+
+
+def test_a_producer_that_is_closed_while_it_is_made_known_is_forgotten_after_that(cluster):
+    calls = []
+
+    class Meter(Metrics):
+        def watch(self, _source: object) -> None:
+            closing = threading.Thread(target=producer.close)
+            closing.start()
+            closing.join(10)
+            calls.append("watched")
+
+        def unwatch(self, _source: object) -> None:
+            calls.append("unwatched")
+
+    producer = nsqsmart.Producer(cluster.url, metrics=Meter())
+    with pytest.raises(ClientClosed):
+        producer.warm()
+    assert calls == ["watched", "unwatched"]
+
+
+def test_of_threads_that_begin_publish_async_at_once_one_has_made_what_all_use(
+    cluster, monkeypatch
+):
+    with nsqsmart.Producer(cluster.url) as producer:
+        together, made, make = threading.Barrier(4), [], runtime.AsyncPublisher
+
+        def slowly(*args: object) -> object:
+            together.wait(10)
+            made.append(make(*args))
+            return made[-1]
+
+        monkeypatch.setattr(runtime, "AsyncPublisher", slowly)
+        with ThreadPoolExecutor(4) as pool:
+            sent = pool.map(lambda _: producer.publish_async("t", b"x"), range(4))
+            assert all(each.result(10) for each in sent)
+        used = producer._runtime.get()._async
+        assert [each for each in made if not each._closed] == [used]
 
 
 def test_a_producer_whose_every_call_fails_says_so_until_one_succeeds(caplog):

@@ -58,9 +58,8 @@ COMMANDS: tuple[Mutant, ...] = (
     Mutant(
         "a-drain-gives-back-under-an-open-rdy",
         "nsqsmart/client/consuming/runtime.py",
-        "        self.rdy_controller.stop()\n        with self._beginning",
-        "        self.draining = True\n        self.rdy_controller.stop()\n"
-        "        with self._beginning",
+        "        self.rdy_controller.stop()\n        with self._lock",
+        "        self.draining = True\n        self.rdy_controller.stop()\n        with self._lock",
         "a drain asks for no more before anything is given back",
         ("tests/integration/test_drain_order.py",),
     ),

@@ -50,6 +50,7 @@ from nsqsmart.net.handshake import Greeting
 from nsqsmart.net.http.lookup import READ
 from nsqsmart.net.reader import RdyIgnored
 from nsqsmart.net.ticker import Ticker
+from nsqsmart.net.waiters import Waiter, new_waiter
 from nsqsmart.net.write_buffer import WriteBuffer
 from nsqsmart.policy.topology import Target, Topology
 
@@ -109,7 +110,7 @@ class RunningConsumer:
         self.topic, self.channel = names
         self.config = config
         self.dead_letters = dead_letters
-        self._beginning = threading.Lock()  # all threads begin before the drain, or none does
+        self._starting = Waiter()  # taken while a start is under way
         self.draining = False
         self.watching = False
         self.reached = False
@@ -120,8 +121,9 @@ class RunningConsumer:
         self._on_stop = on_stop
         self._assumed = Assumptions()
         self._greetings: dict[bool, Greeting] = {False: greeting_for(config, extended=False)}
-        # Guards the six below, late_answers and violations.
-        self._changed = threading.Condition(threading.Lock())
+        # Guards the six below, late_answers, violations, draining.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._received_before = 0
         self.troubles: dict[Place, NsqError] = {}
         self.subscriptions: set[Subscription] = set()
@@ -148,15 +150,21 @@ class RunningConsumer:
         when ``ordered=True`` does not fit the topic, ClientClosed when the drain was first. An
         unreachable lookup is no error.
         """
-        with self._beginning:
-            if self.draining:
-                raise ClientClosed("the Consumer was closed")
+        # All threads begin before the drain, or none does.
+        starting = new_waiter()
+        try:
+            with self._lock:
+                if self.draining:
+                    raise ClientClosed("the Consumer was closed")
+                self._starting = starting
             self.dispatcher.start()
             self.ticker.start()
             self._rounds.start()
             self.supervisor.start()
+        finally:
+            starting.release()
         deadline = monotonic() + self.config.dial_timeout
-        with self._changed:
+        with self._lock:
             while not (self.draining or self._first_error or self._all_answered()):
                 left = deadline - monotonic()
                 if left <= 0:
@@ -183,7 +191,7 @@ class RunningConsumer:
             self.topic, self.channel, target, ordered, self._greetings[extended], self.config
         )
         subscription = Subscription(request, self, self.channel_positions)
-        with self._changed:
+        with self._lock:
             first = not self._shared_until
             if first:
                 self._shared_until = monotonic() + _FIRST_SHARES
@@ -201,7 +209,7 @@ class RunningConsumer:
         )
         self.supervisor.established(subscription)
         self._rounds.check_touches(subscription)
-        with self._changed:
+        with self._lock:
             self.reached = True
             self.troubles.pop(subscription_key(subscription.target), None)
             self._answered += 1
@@ -219,7 +227,7 @@ class RunningConsumer:
             self._log_end(subscription, reason, lasting=error is not None and not flipped)
         if began and self._meter is not None:
             self._meter.connection_closed(subscription.target.name, self._why(reason))
-        with self._changed:
+        with self._lock:
             self.troubles[subscription_key(subscription.target)] = reason
             self.subscriptions.discard(subscription)
             if subscription.reader:
@@ -266,7 +274,7 @@ class RunningConsumer:
 
     def on_refusal(self, error: ServerError) -> None:
         """An answer came too late for the server; it will deliver the message again."""
-        with self._changed:
+        with self._lock:
             self.late_answers += 1
         if (times := self._refusals.tell()) is not None:
             about = log_fields(self.topic, channel=self.channel)
@@ -284,7 +292,7 @@ class RunningConsumer:
 
     def on_out_of_order(self, message: Message, before: tuple[int, int]) -> bool:
         """A message came out of order; returns whether to go on."""
-        with self._changed:
+        with self._lock:
             self.violations[message.partition] += 1
         return report_violation(message, before, self.config.on_order_violation)
 
@@ -324,13 +332,13 @@ class RunningConsumer:
     @property
     def received(self) -> int:
         """Messages that have come, over all connections there were."""
-        with self._changed:
+        with self._lock:
             readers = [each.reader for each in self.subscriptions]
             return self._received_before + sum(each.received for each in readers if each)
 
     def snapshot(self) -> list[Subscription]:
         """The subscriptions there are now."""
-        with self._changed:
+        with self._lock:
             return list(self.subscriptions)
 
     def begin_drain(self) -> None:
@@ -340,8 +348,10 @@ class RunningConsumer:
         what is given back under an open RDY comes again at once.
         """
         self.rdy_controller.stop()
-        with self._beginning:
+        with self._lock:
             self.draining = True
+        with self._starting:
+            pass
 
     def drain(self, deadline: float) -> CloseReport:
         """End it before *deadline* (monotonic seconds)."""

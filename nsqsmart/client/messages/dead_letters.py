@@ -109,12 +109,15 @@ class DeadLetters:
         return f"stored in {receipt.topic!r} by {receipt.nsqd}"
 
     def _get_producer(self) -> DeadLetterProducer:
-        with self._lock:
-            if self._closed:
-                raise ClientClosed("the Consumer was closed")
-            if self._producer is None:
-                shared = {
-                    each.name: getattr(self._config, each.name) for each in fields(ClientConfig)
-                }
-                self._producer = self._make_producer(**shared)
-            return self._producer
+        if self._producer is None and not self._closed:
+            shared = {each.name: getattr(self._config, each.name) for each in fields(ClientConfig)}
+            made = self._make_producer(**shared)
+            with self._lock:
+                used = self._producer is None and not self._closed
+                if used:
+                    self._producer = made
+            if not used:  # another thread's is used, or it was closed
+                made.close(timeout=0)
+        if (producer := self._producer) is None:
+            raise ClientClosed("the Consumer was closed")
+        return producer

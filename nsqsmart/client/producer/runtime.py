@@ -42,9 +42,9 @@ class ProducerRuntime:
     def __init__(self, endpoint: Endpoint, config: ProducerConfig, greeting: Greeting) -> None:
         self._greeting = greeting
         self._scope = CancelScope()
-        self._lock = threading.Lock()  # guards that the one below is made once, and not at the end
+        self._lock = threading.Lock()  # guards that what is below begins once, and ends
         self._async: AsyncPublisher | None = None
-        self._begun = self._closed = False
+        self._begun = self._watched = self._closed = self._ended = False
         idle = config.pool_idle_timeout or 1.5 * (config.heartbeat_interval or 30.0)
         self._meter = meter = make_meter(config)
         pool = ConnectionPool(self.open, config.pool_size, idle)
@@ -55,10 +55,20 @@ class ProducerRuntime:
 
     def begin(self) -> None:
         """It is the one of this process: of those that are made at once only one is used."""
+        if self._meter is None or self._begun:
+            return
         with self._lock:
-            if self._meter is not None and not self._begun:
-                self._meter.watch(self)
-            self._begun = True
+            begun, self._begun = self._begun, True
+        if begun:
+            return
+        try:
+            self._meter.watch(self)
+        finally:
+            with self._lock:
+                self._watched = True
+                ended = self._ended
+        if ended:  # close() has left it to this thread
+            self._meter.unwatch(self)
 
     def figures(self) -> list[Figure]:
         """What there is of connections and leaders."""
@@ -66,12 +76,17 @@ class ProducerRuntime:
 
     def asynchronous(self) -> AsyncPublisher:
         """Made on first use: it has threads. Raises ClientClosed."""
+        if self._async is None and not self._closed:
+            made = AsyncPublisher(self.publishing, self.open)
+            try:
+                with self._lock:
+                    if self._async is None and not self._closed:
+                        self._async = made
+            finally:
+                if self._async is not made:  # another thread's is used, or it was closed
+                    made.close()
         if self._async is None:
-            with self._lock:
-                if self._closed:
-                    raise ClientClosed("the Producer was closed")
-                if self._async is None:
-                    self._async = AsyncPublisher(self.publishing, self.open)
+            raise ClientClosed("the Producer was closed")
         return self._async
 
     @property
@@ -97,7 +112,10 @@ class ProducerRuntime:
         self.publishing.directory.beside.join(_LAST_WORD)
         if self._async:
             self._async.close()
-        if self._meter is not None:
+        with self._lock:
+            last = self._watched and not self._ended
+            self._ended = True
+        if last and self._meter is not None:
             self._meter.unwatch(self)
 
     def refuse(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import pytest
@@ -135,3 +137,15 @@ def test_what_cannot_work_is_refused_when_the_consumer_is_made():
 
 def test_without_a_limit_nothing_is_given_up():
     assert DeadLetters(ConsumerConfig(), Producer).most_attempts > 65535
+
+
+def test_of_two_producers_made_at_once_one_is_used_and_the_other_closed(producers, monkeypatch):
+    _, _, dead_letters = begin(dead_letter_topic="dead")
+    together, make = threading.Barrier(2), dead_letters._make_producer
+    monkeypatch.setattr(
+        dead_letters, "_make_producer", lambda **options: (together.wait(10), make(**options))[1]
+    )
+    with ThreadPoolExecutor(2) as pool:
+        used = {pool.submit(dead_letters._get_producer) for _ in range(2)}
+    assert {each.result() for each in used} == {each for each in producers if not each.closed}
+    assert sorted(len(each.closed) for each in producers) == [0, 1]
