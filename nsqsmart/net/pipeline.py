@@ -288,14 +288,13 @@ class Pipeline(Generic[T]):
         self.over = True
         # A thread that sends ends soon: the socket is shut. An interrupted one may have left the
         # lock taken.
-        taken = self._lock.acquire(timeout=_LAST_WORD if self._interrupted else -1)
+        if self._lock.acquire(timeout=_LAST_WORD if self._interrupted else -1):
+            self._lock.release()
         lost = error
         if not error.sent:
             lost = ConnectionLost(str(error), sent=True)
         while self._waiting:
             self._sink.on_error(self._waiting.popleft()[0], lost)
-        if taken:
-            self._lock.release()
         self._give_back(_unsent(error))
 
 

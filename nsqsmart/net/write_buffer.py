@@ -111,6 +111,8 @@ class WriteBuffer:
             finally:
                 self._lock.release()
             if not done:
+                if self.dirty:
+                    self._on_dirty(self)
                 return
 
     def drain(self, deadline: float) -> bool:
@@ -174,9 +176,7 @@ class WriteBuffer:
             # An interrupt: how much was sent is unknown, so nothing may follow it.
             self.break_off()
             raise
-        if self._unsent:
-            self.dirty = True
-            self._on_dirty(self)
+        self.dirty = self.dirty or bool(self._unsent)
         return not self._unsent
 
     def _collect(self) -> bytes:

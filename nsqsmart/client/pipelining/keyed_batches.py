@@ -36,29 +36,39 @@ class Executor:
         self._name = name
         self._limit = limit
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
-        self._lock = threading.Lock()  # guards the three below
-        self._idle = 0
+        self._lock = threading.Lock()  # guards the four below
+        self._idle = self._begun = 0
         self._threads: list[Thread] = []
         self._closed = False
 
     def do(self, task: Task) -> None:
         """Have *task* done soon; in the caller's thread where no other is left to do it."""
         with self._lock:
-            needed = self._idle == 0 and len(self._threads) < self._limit and not self._closed
-            if needed:
-                try:
-                    self._threads.append(spawn(f"{self._name}-{len(self._threads)}", self._run))
-                except RuntimeError:
-                    # Threads cannot start any more, as in atexit.
-                    needed = False
-            else:
-                self._idle -= self._idle > 0
+            number = self._begun
+            needed = self._idle == 0 and number < self._limit and not self._closed
+            self._begun += needed
+            self._idle -= self._idle > 0
+        if needed:
+            self._begin(number)
+        with self._lock:
             alone = self._closed or not self._threads
             if not alone:
                 # Under the lock: no task is queued after the end.
                 self._tasks.put(task)
         if alone:
             task()
+
+    def _begin(self, number: int) -> None:
+        try:
+            thread = spawn(f"{self._name}-{number}", self._run)
+        except RuntimeError:
+            # Threads cannot start any more, as in atexit.
+            with self._lock:
+                self._begun -= 1
+            return
+        # If it was closed meanwhile, the thread ends by itself: no task waits for it.
+        with self._lock:
+            self._threads.append(thread)
 
     def close(self) -> None:
         """Let the threads end when they have done what there is."""
