@@ -75,7 +75,7 @@ class Pipeline(Generic[T]):
         self._sink = sink
         self._ticker = ticker
         self._lock = threading.Lock()  # the send lock
-        self._interrupted = False
+        self._interrupted = self._ended = False
         self._gathered: list[tuple[T, bytes]] = []
         self._waiting: deque[tuple[T, bytes]] = deque()
         self._connection: Connection | None = None
@@ -103,9 +103,7 @@ class Pipeline(Generic[T]):
     def _see_off(self, item: T) -> None:
         """Send the gathered commands now, or when answers come."""
         if self.over:
-            # It may have failed to connect just now: for good, so no thread tries again.
-            lost = self._why or ConnectionLost(f"{self.address} takes no more")
-            self._give_back(_unsent(lost))
+            self._give_back()
             return
         if item.limit < self._check_at:
             self._check_at = item.limit
@@ -115,7 +113,7 @@ class Pipeline(Generic[T]):
             self.flush()
 
     def flush(self) -> None:
-        """Send what has gathered, unless another thread is sending: that one looks again.
+        """Send what has gathered, or give it back, unless another thread does: that looks again.
 
         That may be this thread itself: a signal handler publishes in the middle of a send.
         """
@@ -128,11 +126,13 @@ class Pipeline(Generic[T]):
                 self._send(self._connection)
             finally:
                 self._lock.release()
+        if self.over:
+            self._give_back()
 
     def retire(self) -> None:
         """Take no more; end when all is answered."""
         self.over = True
-        self._give_back(ConnectionLost(f"{self.address} takes no more"))
+        self._give_back()
         if not self._waiting and self._connection:
             self._connection.transport.socket.hang_up()
 
@@ -144,7 +144,7 @@ class Pipeline(Generic[T]):
             self._connection.transport.socket.hang_up()
         else:
             # The dial may take longer than they have.
-            self._give_back(_unsent(why))
+            self._give_back()
 
     def join(self) -> None:
         """Wait for the thread, unless it is the caller."""
@@ -163,11 +163,11 @@ class Pipeline(Generic[T]):
         if self.over:
             return
         count = len(self._gathered)
-        # CPython gives no other thread, and no interrupt, a turn within these three lines: every
-        # item is in one of the two, and in no more than one.
         batch = self._gathered[:count]
+        # In both, and never in neither: _check() sees each. No interrupt comes between two lines
+        # without a call; other threads take from the first only with the lock.
+        self._waiting += batch
         del self._gathered[:count]
-        self._waiting.extend(batch)
         data = b"".join([command for _, command in batch])
         transport = connection.transport
         try:
@@ -193,14 +193,24 @@ class Pipeline(Generic[T]):
         finally:
             self._lock.release()
 
-    def _give_back(self, error: TransportError) -> None:
-        """Fail the gathered items: they were not sent."""
-        while self._gathered:
-            try:
-                item, _ = self._gathered.pop(0)
-            except IndexError:
-                return
-            self._sink.on_error(item, error)
+    def _give_back(self, why: str = "takes no more") -> None:
+        """Fail the gathered items, which were not sent; a thread that has the lock does it then."""
+        # It may have failed to connect just now: for good, so no thread tries again.
+        lost = self._why or ConnectionLost(f"{self.address} {why}")
+        error = ConnectionLost(str(lost)) if lost.sent else lost
+        try:
+            while self._gathered and (self._ended or self._lock.acquire(blocking=False)):
+                try:
+                    item, _ = self._gathered.pop(0)
+                except IndexError:
+                    return
+                finally:
+                    if not self._ended:
+                        self._lock.release()
+                self._sink.on_error(item, error)
+        except BaseException:
+            self._interrupted = True  # the lock may be left taken
+            raise
 
     def _check(self) -> None:
         """On the ticker: end when an answer is overdue."""
@@ -278,7 +288,7 @@ class Pipeline(Generic[T]):
             self.over = True
             error = decode_error(frame.data, connection.transport.secret)
             self._sink.on_error(self._waiting.popleft()[0], error)
-            self._give_back(ConnectionLost(f"{self.address} refused something else"))
+            self._give_back("refused something else")
         else:
             self._sink.on_answer(self._waiting.popleft()[0], frame.data)
 
@@ -290,14 +300,10 @@ class Pipeline(Generic[T]):
         # lock taken.
         if self._lock.acquire(timeout=_LAST_WORD if self._interrupted else -1):
             self._lock.release()
+        self._ended = True  # none sends any more
         lost = error
         if not error.sent:
             lost = ConnectionLost(str(error), sent=True)
         while self._waiting:
             self._sink.on_error(self._waiting.popleft()[0], lost)
-        self._give_back(_unsent(error))
-
-
-def _unsent(error: TransportError) -> TransportError:
-    """Fail the items that were not sent."""
-    return error if not error.sent else ConnectionLost(str(error))
+        self._give_back()

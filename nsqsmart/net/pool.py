@@ -98,13 +98,6 @@ class HostPool:
             requests_num=self.stats.requests_num + loans,
         )
 
-    def note_wait(self, seconds: float, meter: Metrics | None) -> None:
-        """A caller has waited *seconds* for a connection."""
-        self.stats.requests_queued += 1
-        self.stats.requests_wait_ms += round(seconds * 1000)
-        if meter is not None:
-            meter.pool_waited(seconds)
-
     def first(self) -> Waiter | None:
         """The first waiter in the line; called with the lock."""
         while self.line:
@@ -194,7 +187,7 @@ class ConnectionPool:
                 connection.loans += 1
                 connection.lent_at = now
                 return connection
-            self._lose(host, connection)
+            self._lose(connection)
         connection = self._stand_in_line(host, address, deadline)
         connection.loans += 1
         connection.lent_at = monotonic()
@@ -206,7 +199,6 @@ class ConnectionPool:
         now = connection.lent_at
         host = self._hosts[connection.address]
         if connection.spoiled or connection.generation != host.generation:
-            host.stats.returns_bad += connection.spoiled
             self._discard(connection, "error" if connection.spoiled else "retired")
         else:
             connection.idle_since = now
@@ -229,7 +221,8 @@ class ConnectionPool:
         host = self._hosts.get(address)
         if host is None:
             return
-        host.generation += 1
+        with self._lock:
+            host.generation += 1
         for connection in host.take_all_idle():
             self._discard(connection, "retired")
 
@@ -245,7 +238,8 @@ class ConnectionPool:
         *busy* is asked again after every loan and every :meth:`tell_watchers`.
         """
         waiter = new_waiter()
-        self._watchers = (*self._watchers, waiter)
+        with self._lock:
+            self._watchers = (*self._watchers, waiter)
         while (self._is_lending() or busy()) and (left := deadline - monotonic()) > 0:
             wait_for(waiter, left)
 
@@ -307,10 +301,8 @@ class ConnectionPool:
                 elif found.is_usable():
                     return found
                 else:
-                    self._lose(host, found)
+                    self._lose(found)
         finally:
-            if waited:
-                host.note_wait(monotonic() - began, self.meter)
             # Twice if an interrupt comes in between: a caller that keeps its traceback keeps the
             # waiter alive, and no other caller would get past it.
             try:
@@ -318,6 +310,8 @@ class ConnectionPool:
             except BaseException:
                 self._leave(host, waiter)
                 raise
+            if waited:
+                self._note_wait(host, monotonic() - began)
         return self._dial(found, host, address, deadline)
 
     def _leave(self, host: HostPool, waiter: Waiter) -> None:
@@ -337,12 +331,21 @@ class ConnectionPool:
                 return idle
             dial = Dial()
             host.add(dial)
+            host.stats.connections_num += 1
             return dial
+
+    def _note_wait(self, host: HostPool, seconds: float) -> None:
+        with self._lock:
+            host.stats.requests_queued += 1
+            host.stats.requests_wait_ms += round(seconds * 1000)
+        if self.meter is not None:
+            self.meter.pool_waited(seconds)
 
     def _wait(self, waiter: Waiter, host: HostPool, address: Address, deadline: float) -> None:
         left = deadline - monotonic()
         if left <= 0:
-            host.stats.requests_errors += 1
+            with self._lock:
+                host.stats.requests_errors += 1
             raise PoolTimeout(
                 f"all {self._size} connections to {address} are in use; "
                 "raise pool_size or publish from fewer threads"
@@ -353,7 +356,6 @@ class ConnectionPool:
         """Open a connection in the room that *dial* stands for."""
         connection: Connection | None = None
         generation = host.generation
-        host.stats.connections_num += 1
         try:
             connection = self._open(address, deadline)
             connection.generation = generation
@@ -371,9 +373,8 @@ class ConnectionPool:
             raise ClientClosed(_CLOSED)
         return connection
 
-    def _lose(self, host: HostPool, connection: Connection) -> None:
+    def _lose(self, connection: Connection) -> None:
         """An idle one was found dead."""
-        host.stats.connections_lost += 1
         self._discard(connection, "expired" if monotonic() >= connection.expires_at else "lost")
 
     def _discard(self, connection: Connection, reason: str) -> None:
@@ -382,6 +383,8 @@ class ConnectionPool:
         with self._lock:
             if host.alive.pop(id(connection), None):
                 host.stats.requests_num += connection.loans
+            host.stats.returns_bad += reason == "error"
+            host.stats.connections_lost += reason in {"expired", "lost"}
         connection.close()
         if self.meter is not None:
             self.meter.connection_closed(str(connection.address), reason)

@@ -33,12 +33,15 @@ class WriteBuffer:
     __slots__ = (
         "__weakref__",
         "_commands",
+        "_counting",
         "_fins",
+        "_forgotten",
         "_lock",
         "_most",
         "_nop",
         "_on_dirty",
         "_rdy_sent",
+        "_settled",
         "_strays_sent",
         "_threshold",
         "_transport",
@@ -47,7 +50,6 @@ class WriteBuffer:
         "broken",
         "dirty",
         "rdy",
-        "settled",
         "strays",
     )
 
@@ -62,11 +64,12 @@ class WriteBuffer:
         self._nop = False
         self._unsent = b""
         self._most = most
-        self._rdy_sent = self._strays_sent = 0
+        self._rdy_sent = self._strays_sent = self._settled = 0
+        self._counting = threading.Lock()  # guards the one below
+        self._forgotten = 0
         self._threshold = 1
         self.rdy = self.strays = 0
         self.asked = 0
-        self.settled = 0
         self.dirty = False
         self.broken = False
         keep_from_children(self)
@@ -75,6 +78,16 @@ class WriteBuffer:
     def rdy_sent(self) -> int:
         """The RDY that was sent last."""
         return self._rdy_sent
+
+    @property
+    def settled(self) -> int:
+        """Messages that were answered, or that wait for no answer any more."""
+        return self._settled + self._forgotten
+
+    def forget(self) -> None:
+        """One message less waits for its FIN."""
+        with self._counting:
+            self._forgotten += 1
 
     def ack(self, message_id: bytes) -> bool:
         """FIN, soon; False if the connection is gone."""
@@ -92,7 +105,7 @@ class WriteBuffer:
     def send(self, command: bytes, *, settles: bool = False) -> None:
         """Send *command* now; *settles* tells that it answers a message."""
         if settles:
-            self.settled += 1
+            self.forget()
         self._commands.append(command)
         self.flush()
 
@@ -176,7 +189,8 @@ class WriteBuffer:
             # An interrupt: how much was sent is unknown, so nothing may follow it.
             self.break_off()
             raise
-        self.dirty = self.dirty or bool(self._unsent)
+        if self._unsent:
+            self.dirty = True
         return not self._unsent
 
     def _collect(self) -> bytes:
@@ -194,7 +208,7 @@ class WriteBuffer:
         if count:
             ids = self._fins[:count]
             del self._fins[:count]
-            self.settled += count
+            self._settled += count
             parts.append(commands.fins(ids))
         count = len(self._commands)
         if count:

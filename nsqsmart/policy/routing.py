@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import zlib
 from collections.abc import Callable, Collection, Sequence
+from itertools import count
 
 from nsqsmart.errors import ConfigError, DiscoveryError
 from nsqsmart.names import Address
@@ -133,24 +134,20 @@ _SCHEMES: dict[str, Callable[[Key, int], int]] = {
 
 
 class Rotation:
-    """Turn by turn over the targets; those that just failed come last.
-
-    A lost update between threads costs a repeated turn, so there is no lock.
-    """
+    """Turn by turn over the targets; those that just failed come last. Any thread may use it."""
 
     def __init__(self, start: int = 0) -> None:
-        self.turn = start
-        """The number of the last turn; a caller that chooses without :meth:`pick` counts here."""
+        self.turns = count(start + 1)
+        """The numbers of the turns; a caller that chooses without :meth:`pick` takes one here."""
 
     def pick(self, targets: Sequence[Target], avoid: Collection[Address] = ()) -> Target:
         """The next target; *targets* must not be empty."""
-        self.turn = turn = self.turn + 1
-        count = len(targets)
+        turn = next(self.turns)
         if avoid:
-            for step in range(count):
-                target = targets[(turn + step) % count]
+            for step in range(len(targets)):
+                target = targets[(turn + step) % len(targets)]
                 if target.address not in avoid:
-                    # The turn is taken here, or the target after a dead node would have two.
-                    self.turn = turn + step
                     return target
-        return targets[turn % count]
+                # One more turn is taken, or the target after a dead node would have two.
+                next(self.turns)
+        return targets[turn % len(targets)]

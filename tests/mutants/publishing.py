@@ -296,8 +296,8 @@ PUBLISHING: tuple[Mutant, ...] = (
     Mutant(
         "who-comes-late-is-not-told-why",
         "nsqsmart/net/pipeline.py",
-        'lost = self._why or ConnectionLost(f"{self.address} takes no more")',
-        'lost = ConnectionLost(f"{self.address} takes no more")',
+        'lost = self._why or ConnectionLost(f"{self.address} {why}")',
+        'lost = ConnectionLost(f"{self.address} {why}")',
         "publish_async tries no port again that speaks HTTP, whichever thread is faster",
         ("tests/unit/net/test_pipeline.py",),
     ),

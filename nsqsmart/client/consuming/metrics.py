@@ -10,6 +10,7 @@ from nsqsmart.client.consuming.runtime import RunningConsumer
 from nsqsmart.client.messages.message import BatchHandler, Handler, Message
 from nsqsmart.client.shared.metrics import Meter
 from nsqsmart.metrics import Figure
+from nsqsmart.net.waiters import Waiter
 
 
 def watch(meter: Meter | None, runtime: RunningConsumer) -> ConsumerFigures | None:
@@ -28,7 +29,7 @@ class ConsumerFigures:
         self._meter = meter
         self._runtime = runtime
         self._names = (runtime.topic, runtime.channel)
-        self._over = False
+        self._over = Waiter()  # the one that takes it ends this
 
     def figures(self) -> list[Figure]:
         """The figures now."""
@@ -36,8 +37,7 @@ class ConsumerFigures:
 
     def end(self) -> None:
         """It is over; may be said twice."""
-        over, self._over = self._over, True
-        if not over:
+        if self._over.acquire(blocking=False):
             self._meter.unwatch(self)
 
     def _flow(self) -> Iterator[Figure]:

@@ -217,8 +217,6 @@ class WorkerPool(Dispatcher):
         self._threads: list[Thread] = []
         self._results = Results()
         self._dismissed = False
-        self.replaced = 0
-        """Workers that died and have a successor."""
 
     def is_handling(self) -> bool:
         """Whether the calling thread is inside the handler."""
@@ -239,7 +237,6 @@ class WorkerPool(Dispatcher):
             self._work()
         except BaseException:
             log.exception("worker %d died; another takes its place", number)
-            self.replaced += 1
             self._begin(number)
             if self._dismissed:
                 # The dead one may have had its word already.

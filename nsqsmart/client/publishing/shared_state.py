@@ -193,9 +193,7 @@ class PublishingState:
         if routes is None:
             return None
         if not self.outages.nodes:
-            rotation = self._rotation
-            rotation.turn = turn = rotation.turn + 1
-            return routes[turn % len(routes)]
+            return routes[next(self._rotation.turns) % len(routes)]
         target = self.pick([route.target for route in routes], now=now)
         return next(route for route in routes if route.target is target)
 

@@ -137,6 +137,7 @@ class Beside:
     """The background threads of one client; none is started before there is work."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the one below
         self._threads: tuple[Thread, ...] = ()
 
     def do(self, name: str, call: Callable[[], object]) -> bool:
@@ -145,7 +146,8 @@ class Beside:
             thread = spawn(name, call)
         except RuntimeError:
             return False
-        self._threads = (*(each for each in self._threads if each.is_alive()), thread)
+        with self._lock:
+            self._threads = (*(each for each in self._threads if each.is_alive()), thread)
         return True
 
     def join(self, seconds: float) -> None:

@@ -49,7 +49,8 @@ class OrderedDelivery:
     def __init__(self, subscription: OrderedSubscription, runtime: ConsumerRuntime[Any]) -> None:
         self._subscription = subscription
         self._runtime = runtime
-        self._lock = threading.Lock()  # guards the four below
+        self._lock = threading.Lock()  # guards the five below
+        self._held: Message | None = None
         self._in_hand: Message | None = None
         self._waiting: deque[Message] = deque()
         self._follows = False  # an earlier one, whose message is still in a handler
@@ -57,7 +58,6 @@ class OrderedDelivery:
         self._order = OrderCheck()
         self._failing: int | None = -1
         self._failures = 0
-        self._held: Message | None = None
         self._stopped = False
         self._told: tuple[int | None, int] = -1, 0
 
@@ -206,7 +206,8 @@ class OrderedDelivery:
 
     def release_held(self) -> None:
         """At close: requeue the held message at once."""
-        message, self._held = self._held, None
+        with self._lock:
+            message, self._held = self._held, None
         if message is not None and self._subscription.live:
             self._subscription.send_requeue(message, 0.0)
         elif message is not None and message._life is not None:

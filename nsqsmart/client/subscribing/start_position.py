@@ -154,7 +154,12 @@ class ChannelPositions:
         self._config = config
         self._start = None if config.start_at is None else position_text(config.start_at)
         self._memories: dict[int, Memory] = {}
-        self.channels_lost = 0
+        self._lost: list[str] = []  # readers of several partitions append
+
+    @property
+    def channels_lost(self) -> int:
+        """How often the cluster had forgotten the channel of a partition."""
+        return len(self._lost)
 
     def check(self, target: Target) -> None:
         """Raise ConnectError where ``start_at`` means nothing."""
@@ -201,7 +206,7 @@ class ChannelPositions:
         finding = judge_position(known, position, ordered=stood.ordered, choice=choice)
         if finding is Finding.FINE:
             return
-        self.channels_lost += 1
+        self._lost.append(stood.describe())
         if finding is Finding.REWIND and known.lowest is not None:
             self._rewind(stood, memory, known.lowest, position)
         else:

@@ -160,7 +160,7 @@ class Subscription:
     def forget(self, message: Message) -> None:
         """*message* has timed out and the server delivers it again: nothing is sent."""
         if self.write_buffer:
-            self.write_buffer.settled += 1
+            self.write_buffer.forget()
         if self.live and message.expired:
             self._runtime.timeouts.note(message)
             if self.ordering:

@@ -78,6 +78,32 @@ def test_what_is_overdue_before_there_is_a_connection_was_not_sent():
     assert sink.errors == [(late, False)]
 
 
+def test_while_a_thread_sends_only_that_one_takes_what_has_gathered():
+    """Two that took one item would send it and give it back."""
+    pipeline, sink, _ = watched()
+    item = SimpleNamespace(limit=monotonic() + 50)
+    pipeline.submit(item, b"x")
+    with pipeline._lock:
+        pipeline.retire()
+        assert sink.errors == []
+    pipeline.flush()
+    assert sink.errors == [(item, False)]
+
+
+def test_an_item_that_is_being_sent_is_watched_at_every_moment():
+    class Leaving(list):
+        def __delitem__(self, place: slice) -> None:
+            assert list(pipeline._waiting) == self[place]
+            super().__delitem__(place)
+
+    pipeline, _, _ = watched()
+    pipeline._gathered = Leaving()
+    pipeline.submit(SimpleNamespace(limit=monotonic() + 50), b"x")
+    wire = SimpleNamespace(layers=(), socket=SimpleNamespace(write=lambda data: None))
+    pipeline._send(SimpleNamespace(transport=wire))
+    assert (len(pipeline._gathered), len(pipeline._waiting)) == (0, 1)
+
+
 def test_who_comes_when_the_dial_has_failed_is_told_why():
     refused = ConnectError("a web server", permanent=True)
     told = []

@@ -147,6 +147,21 @@ def test_what_the_kernel_did_not_take_leaves_first_and_whole(write_buffer, wire,
     assert wire.sent == whole
 
 
+def test_who_is_told_that_something_waits_is_told_outside_the_send_lock(wire):
+    free = []
+    write_buffer = WriteBuffer(wire, lambda told: free.append(not told._lock.locked()))
+    wire.room = 5
+    write_buffer.rdy = 100
+    write_buffer.flush(wait=False)
+    assert free == [True]
+
+
+def test_what_is_forgotten_is_settled_too(write_buffer):
+    write_buffer.ack(ident(1))
+    write_buffer.forget()
+    assert write_buffer.settled == 2
+
+
 def test_what_the_kernel_did_not_take_is_reason_enough_to_send(write_buffer, wire):
     wire.room = 2
     write_buffer.answer_heartbeat()

@@ -360,7 +360,7 @@ def test_a_worker_that_dies_has_a_successor(caplog, monkeypatch, dismissed):
     dispatcher.start()
     dispatcher.deliver([first, message_of(source)])
     eventually(lambda: handled)
-    assert dispatcher.replaced == 1
+    assert len(dispatcher._threads) == 2
     assert ("REQ now", 0.0) in source.sent
     assert source.ordering.ended[0] is False
     assert "worker 0 died" in caplog.text
