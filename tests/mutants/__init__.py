@@ -8,6 +8,7 @@ every one still applies.
 from tests.mutants.answers import ANSWERS
 from tests.mutants.commands import COMMANDS
 from tests.mutants.consuming import CONSUMING
+from tests.mutants.locks import LOCKS
 from tests.mutants.mutant import Mutant
 from tests.mutants.odd import ODD
 from tests.mutants.publishing import PUBLISHING
@@ -26,4 +27,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *ROOMS,
     *COMMANDS,
     *ODD,
+    *LOCKS,
 )
