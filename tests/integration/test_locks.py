@@ -13,7 +13,7 @@ import pytest
 import nsqsmart
 from nsqsmart.embedded import Cluster, faults
 from nsqsmart.metrics import Metrics
-from tests.helpers import PACKAGE, eventually
+from tests.helpers import PACKAGE, ROOT, eventually
 from tests.integration.consuming import Handled, all_finished, numbered
 from tests.integration.consuming import publish as store
 from tests.lock_audit import audited
@@ -195,3 +195,16 @@ def test_the_audit_says_what_is_called_and_from_where(line: str, said: str) -> N
         made["use"](threading, logging.getLogger("nsqsmart"), call, wait)
     lock = re.escape("under the lock of net/pool.py:3, taken at net/pool.py:4: ")
     assert any(re.fullmatch(f"{lock}{said}, from net/pool.py:5", each) for each in audit.violations)
+
+
+def test_the_table_of_locks_has_every_module_that_makes_one() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text().partition("## Locks")[2]
+    listed = set(re.findall(r"^\| `([a-z_/]+\.py)`", text, re.MULTILINE))
+    files = [*(PACKAGE / "client").rglob("*.py"), *(PACKAGE / "net").rglob("*.py")]
+    making = {
+        str(file.relative_to(PACKAGE))
+        for file in [*files, PACKAGE / "tracing.py"]
+        if re.search(r"threading\.(Lock|Condition)\(", file.read_text())
+    }
+    assert making <= listed
+    assert listed - making == {"client/consuming/batch_workers.py"}  # whose turn is a queue
