@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 import nsqsmart
+from nsqsmart.spark.jobs.parser import _JOBS
 from tests.helpers import PACKAGE, ROOT
 
 HEAVY = (
@@ -122,11 +123,5 @@ def test_the_reference_names_every_fixture() -> None:
 def test_the_reference_names_every_job_and_command_of_a_framework() -> None:
     commands = PACKAGE / "contrib" / "django" / "management" / "commands"
     named = {path.stem for path in commands.glob("nsq_*.py")}
-    jobs = ast.parse((PACKAGE / "spark" / "jobs" / "__init__.py").read_text())
-    (known,) = [
-        node.value.elts
-        for node in jobs.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_JOBS"
-    ]
-    named |= {ast.unparse(job).replace("_", "-") for job in known}
+    named |= set(_JOBS)
     assert {name for name in named if f"`{name}`" not in " ".join(STABLE.values())} == set()

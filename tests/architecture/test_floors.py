@@ -82,7 +82,7 @@ VIOLATIONS = [
     Violation("cli-rooms", "cli/files", "import nsqsmart.cli.demo.ledger"),
     Violation("spark-rooms", "spark/sink", "import nsqsmart.spark.source.survey"),
     Violation("spark-rooms", "spark/spool", "import nsqsmart.spark.source.filling"),
-    Violation("spark-rooms", "spark/report", "import nsqsmart.spark.jobs.running"),
+    Violation("spark-rooms", "spark/report", "import nsqsmart.spark.jobs.runtime"),
     Violation("acyclic", "embedded/broker", "import nsqsmart.embedded.a_server"),
     Violation("acyclic", "wire/one", "import nsqsmart.wire.two"),
 ]

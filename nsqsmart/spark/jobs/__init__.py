@@ -5,15 +5,16 @@ Exit codes: 0 good, 1 a failed check or bad configuration, 2 usage, 75 worth ret
 
 ::
 
-    archive      archiving, archives (also compacts)
-    lag          asks nsqds; needs Spark only for --out
-    replay       replaying, archives
-    order_audit  auditing, archives, report/events
-    trace        tracing, report/
-    demo         demo_story, which runs the other jobs; demo_consumer is a process of its own
+    parser         the flags of every job; imports nothing of Spark
+    runtime        session, cluster, console and exit code, for all of them
+    archive        the query; archive_files reads and compacts what it wrote
+    lag            asks nsqds; needs Spark only for --out
+    replay         from archive_files to the sink
+    order_audit    looks through archive_files, or report/events
+    trace          draws with report/
+    demo           runs the others; demo_consumer is a process of its own
 
-The modules on the left have the flags of a job, and import nothing of Spark before it runs; what it
-does is in those on the right. ``flags`` and ``running`` (session, console, exit code) are for all.
+The module of a job has its name, and a ``run``; only the one that was chosen is imported.
 """
 
 from __future__ import annotations
@@ -21,29 +22,21 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-from nsqsmart import __version__
-from nsqsmart.spark.jobs import archive, demo, lag, order_audit, replay, trace
-from nsqsmart.spark.jobs.running import expected, judge
+from nsqsmart.spark.jobs.parser import make_parser
+from nsqsmart.spark.jobs.runtime import Console, expected, judge
+from nsqsmart.spark.requirements import check_packages
 from nsqsmart.terminal import INTERRUPTED
 
 __all__ = ["main"]
 
-_JOBS = (archive, lag, replay, order_audit, trace, demo)
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line *arguments* (default: those of the process); returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m nsqsmart.spark", description="Jobs between NSQ and tables, on Spark."
-    )
-    parser.add_argument("--version", action="version", version=f"nsqsmart {__version__}")
-    jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")
-    for each in _JOBS:
-        each.add_parser(jobs)
-    chosen = parser.parse_args(arguments)
+    chosen = make_parser().parse_args(arguments)
     try:
-        return int(chosen.run(chosen))
+        return _run(chosen)
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
@@ -53,3 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code, text = judge(error)
         print(f"nsqsmart {chosen.job}: {text}", file=sys.stderr)
         return code
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    if chosen.job != "lag":
+        check_packages()
+    job = import_module(f"nsqsmart.spark.jobs.{chosen.job.replace('-', '_')}")
+    return int(job.run(chosen, Console(as_json=chosen.json)))

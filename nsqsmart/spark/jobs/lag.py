@@ -10,18 +10,8 @@ from typing import Any, NamedTuple
 
 from nsqsmart import Admin
 from nsqsmart.errors import ConfigError
-from nsqsmart.spark.jobs import flags
-from nsqsmart.spark.jobs.flags import admin_of, check_topics
-from nsqsmart.spark.jobs.running import Console, open_session
+from nsqsmart.spark.jobs.runtime import Console, admin_of, check_topics, open_session
 from nsqsmart.terminal import RETRY_LATER, table
-
-_ABOUT = """\
-Ask every nsqd for its figures and print them by topic, partition, nsqd and channel: what waits,
-what is in flight, what is put off, and how often messages were requeued or not answered in time.
-Needs no Spark, unless the figures are to go to Parquet (--out).
-
-Exit code 75 if an nsqd gave no figures: those of the others are printed.
-"""
 
 _COLUMNS = (
     "sampled_at TIMESTAMP, topic STRING, partition INT, nsqd STRING, channel STRING, "
@@ -52,32 +42,8 @@ class Lag(NamedTuple):
         return {**self._asdict(), "sampled_at": self.sampled_at.isoformat()}
 
 
-def add_parser(jobs: flags.Jobs[flags.Parser]) -> None:
-    """Add the job to the parser."""
-    parser = jobs.add_parser(
-        "lag",
-        help="what waits in every channel",
-        description=_ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    flags.add_topics(parser, "of these alone; may be repeated, or have commas (all)")
-    parser.add_argument("--channel", help="of this channel alone (all)")
-    parser.add_argument(
-        "--samples", type=flags.count, default=1, metavar="N", help="ask so many times (1)"
-    )
-    parser.add_argument(
-        "--every", type=flags.seconds, default=10.0, metavar="SECONDS", help="so often (10)"
-    )
-    parser.add_argument("--out", help="append the figures to this Parquet folder, with Spark")
-    flags.add_nsq(parser)
-    flags.add_spark(parser)
-    flags.add_json(parser)
-    parser.set_defaults(run=run)
-
-
-def run(chosen: argparse.Namespace) -> int:
+def run(chosen: argparse.Namespace, console: Console) -> int:
     """Sample, print, and keep if asked to; 75 if an nsqd gave no figures."""
-    console = Console(as_json=chosen.json)
     admin = admin_of(chosen.address, chosen.client)
     if chosen.topic:
         check_topics(admin, chosen.topic)
@@ -163,6 +129,6 @@ def _print(console: Console, rows: Sequence[Lag], title: str) -> None:
 
 
 def _keep(chosen: argparse.Namespace, rows: Sequence[Lag]) -> None:
-    with open_session(chosen, "lag") as spark:
+    with open_session(chosen) as spark:
         frame = spark.createDataFrame([tuple(each) for each in rows], _COLUMNS)
         frame.coalesce(1).write.mode("append").parquet(chosen.out)

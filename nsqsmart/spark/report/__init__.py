@@ -11,6 +11,6 @@
     drawing    charts as SVG
     text       words and numbers for people; everything out of a log is escaped there
 
-``jobs/tracing`` calls ``events``, ``lives``, ``counting`` and ``page`` in this order. From
+``jobs/trace`` calls ``events``, ``lives``, ``counting`` and ``page`` in this order. From
 ``figures`` on nothing knows Spark.
 """

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'nsqsmart[spark]'")
 
-from nsqsmart.spark.jobs import archives
+from nsqsmart.spark.jobs import archive_files
 from tests.rooms.spark.jobs.conftest import Run
 from tests.rooms.spark.jobs.made import row, save
 
@@ -33,10 +33,10 @@ def test_closed_hours_are_rewritten_once_and_again_when_something_came_late(
     save(spark, out, [row(5000)])  # the hour after
     save(spark, out, [row(9000, topic="123", timestamp=datetime.now(UTC))])
 
-    note = archives._note
-    monkeypatch.setattr(archives, "_note", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+    note = archive_files._note
+    monkeypatch.setattr(archive_files, "_note", lambda *_: (_ for _ in ()).throw(OSError("killed")))
     assert run("archive", "--out", out, "--compact", into)[0] == 1
-    monkeypatch.setattr(archives, "_note", note)
+    monkeypatch.setattr(archive_files, "_note", note)
 
     def compact() -> tuple[int, int, int]:
         code, summary = run("archive", "--out", out, "--compact", into)

@@ -11,7 +11,7 @@ from nsqsmart.errors import (
     MessageRejected,
     PublishTimeout,
 )
-from nsqsmart.spark.jobs.running import judge
+from nsqsmart.spark.jobs.runtime import judge
 
 TASK = """Job aborted due to stage failure: Task 0 failed 1 times
 Traceback (most recent call last):

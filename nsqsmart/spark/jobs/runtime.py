@@ -1,18 +1,20 @@
-"""How a job runs: its Spark session, what it says, and the exit code it ends with."""
+"""What jobs share: the Spark session, the cluster, what is said, and the exit code."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from nsqsmart import errors
+from nsqsmart import Admin, AdminConfig, errors
+from nsqsmart.config import options_of
 from nsqsmart.errors import ConfigError, NsqError
 from nsqsmart.spark import session
 from nsqsmart.spark.requirements import check_java, check_packages
@@ -25,6 +27,7 @@ _QUIET = 10.0
 
 _OURS = re.compile(r"\bnsqsmart(?:\.\w+)*\.(\w+): (.+)")
 _MOST = 1000
+_SHOWN = 5
 
 _ZONE = "spark.sql.session.timeZone"
 _WITHOUT_UI = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
@@ -107,8 +110,8 @@ def judge(error: BaseException) -> tuple[int, str]:
 
 
 @contextmanager
-def open_session(chosen: argparse.Namespace, job: str) -> Iterator[SparkSession]:
-    """A session for *job*; one that was there before is used and left running.
+def open_session(chosen: argparse.Namespace) -> Iterator[SparkSession]:
+    """A session for the job; one that was there before is used and left running.
 
     Dates and hours are UTC's. Raises ConfigError.
     """
@@ -127,7 +130,8 @@ def open_session(chosen: argparse.Namespace, job: str) -> Iterator[SparkSession]
     if wrong:
         raise ConfigError(f"--conf {wrong[0]} is no setting of Spark that can be given here")
     spark = session(
-        f"nsqsmart {job}", **{name.replace(".", "_"): text for name, text in settings.items()}
+        f"nsqsmart {chosen.job}",
+        **{name.replace(".", "_"): text for name, text in settings.items()},
     )
     try:
         if active is None:
@@ -145,3 +149,30 @@ def _suit_one_machine(spark: SparkSession) -> None:
     if here and spark.conf.get(_EXCHANGES) == _SPARKS_OWN:
         exchanges = max(4, 2 * spark.sparkContext.defaultParallelism)
         spark.conf.set(_EXCHANGES, str(exchanges))
+
+
+def admin_of(address: str | None, client: Iterable[tuple[str, str]]) -> Admin:
+    """An Admin; of the client's options it takes those that it knows."""
+    known = options_of(AdminConfig)
+    mine: dict[str, Any] = {name: value for name, value in client if name in known}
+    return Admin(address, **mine)
+
+
+def check_topics(admin: Admin, topics: Sequence[str]) -> None:
+    """Raise ConfigError if no lookup knows one of them, DiscoveryError if none answers."""
+    known = admin.topics()
+    for topic in topics:
+        if topic not in known:
+            near = difflib.get_close_matches(topic, known, n=1)
+            hint = f": did you mean {near[0]}?" if near else f"; known are {_few(known)}"
+            raise ConfigError(f"no lookup of {admin} knows topic {topic!r}{hint}")
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN]) or "none"
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+
+
+def source_options(client: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """The client's options as the data source takes them."""
+    return {f"nsq.{name}": value for name, value in client}

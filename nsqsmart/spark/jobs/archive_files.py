@@ -29,7 +29,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as f
 
 from nsqsmart.errors import ConfigError
-from nsqsmart.spark.jobs.running import Console
+from nsqsmart.spark.jobs.runtime import Console
 from nsqsmart.spark.schema import spark_schema
 
 if TYPE_CHECKING:
