@@ -18,13 +18,7 @@ from nsqsmart.spark.options import ReadOptions, WriteOptions
 from nsqsmart.spark.schema import spark_schema
 from nsqsmart.spark.sink.publishing import check_columns
 from nsqsmart.spark.sink.writers import NsqBatchWriter, NsqStreamWriter
-from nsqsmart.spark.source.readers import (
-    DrainReader,
-    OffsetsStreamReader,
-    PeekReader,
-    RangesReader,
-    SpoolStreamReader,
-)
+from nsqsmart.spark.source.readers import DrainReader, PeekReader, RangesReader, StreamReader
 
 
 class NsqDataSource(DataSource):
@@ -56,10 +50,7 @@ class NsqDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """Messages as they come."""
-        options = ReadOptions.parse(self.options)
-        if options.read_mode == "offsets":
-            return OffsetsStreamReader(options)
-        return SpoolStreamReader(options)
+        return StreamReader(ReadOptions.parse(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001
         """Publish a DataFrame."""

@@ -6,7 +6,6 @@ committed: a gauge for operators, and a pin, since servers clean away what every
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 from nsqsmart.errors import ConfigError, NsqError
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.source.ranges import open_at
-from nsqsmart.spark.source.survey import DataLoss, Survey
+from nsqsmart.spark.source.survey import DataLoss, Survey, offset_in
 from nsqsmart.spark.spool.plan import Task
 
 log = logging.getLogger("nsqsmart.spark")
@@ -148,7 +147,7 @@ class OffsetsSource:
         moment = datetime.fromtimestamp(millis / _MILLIS, UTC)
         if each.start == each.end:
             return each.end
-        with open_at(self._options, _task(place), moment) as source:
+        with open_at(self._options, *place, moment) as source:
             messages = source.pull(1, _SKIM_SECONDS if moment < datetime.now(UTC) else 0)
         return messages[0].offset or 0 if messages else each.end
 
@@ -164,7 +163,7 @@ class OffsetsSource:
     def _skim(self, place: Place, begin: int, most: int) -> int:
         """Count *most* messages from *begin* on: only reading tells where one ends."""
         until, found = monotonic() + _SKIM_SECONDS, begin
-        with open_at(self._options, _task(place), begin) as source:
+        with open_at(self._options, *place, begin) as source:
             while most > 0 and monotonic() < until:
                 messages = source.pull(min(most, self._options.chunk), 1.0)
                 source.finish(messages)
@@ -238,10 +237,6 @@ class OffsetsSource:
                 )
 
 
-def _task(place: Place) -> Task:
-    return Task(place[0], place[1], "")
-
-
 def _offset(places: Mapping[Place, int]) -> Offset:
     offsets: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(places.items()):
@@ -263,15 +258,7 @@ def _chosen(name: str, text: str, place: Place, each: Log) -> int:
         return each.start
     if text == _LATEST:
         return each.end
-    try:
-        found = json.loads(text).get(place[0], {}).get(str(place[1]))
-    except (ValueError, AttributeError) as error:
-        raise ConfigError(
-            f"option {name} is {text!r}: give earliest, latest or JSON, "
-            '{"orders": {"0": 22600}}'
-        ) from error
+    found = offset_in(name, text, *place)
     if found is None:
         return each.start if name.startswith("starting") else each.end
-    if type(found) is not int:
-        raise ConfigError(f"{name} of {place[0]}/{place[1]} is {found!r}, not a number")
     return found

@@ -13,14 +13,15 @@ import uuid
 from collections.abc import Iterator
 from itertools import count
 from time import monotonic
+from typing import Any
 
 import pyarrow as pa
 
-from nsqsmart import Message, PullSubscription
+from nsqsmart import ConsumerConfig, Message, PullSubscription
 from nsqsmart.errors import ConnectionLost
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.schema import texts_of, to_batch
-from nsqsmart.spark.source.survey import TRANSIENT, DataLoss, pull_from
+from nsqsmart.spark.source.survey import TRANSIENT, DataLoss
 from nsqsmart.spark.spool.plan import Task
 
 log = logging.getLogger("nsqsmart.spark")
@@ -50,7 +51,7 @@ def read_range(options: ReadOptions, task: Task) -> Iterator[pa.RecordBatch]:
 
 
 def _read_on(options: ReadOptions, task: Task, walk: Walk) -> Iterator[pa.RecordBatch]:
-    with open_at(options, task, walk.place) as source:
+    with open_at(options, task.topic, task.partition, walk.place) as source:
         silent_since = monotonic()
         while not walk.is_done:
             messages = source.pull(options.chunk, _PULL)
@@ -68,11 +69,13 @@ def _read_on(options: ReadOptions, task: Task, walk: Walk) -> Iterator[pa.Record
 
 
 def open_at(
-    options: ReadOptions, task: Task, position: object, channel: str = ""
+    options: ReadOptions, topic: str, partition: int | None, position: object
 ) -> PullSubscription:
-    """A subscription of its own, from *position* on."""
-    own = channel or f"{options.channel[:20]}_{uuid.uuid4().hex[:16]}#ephemeral"
-    return pull_from(options, task, own, position)
+    """A subscription to a partition on a channel of its own, from *position* on."""
+    channel = f"{options.channel[:20]}_{uuid.uuid4().hex[:16]}#ephemeral"
+    given: dict[str, Any] = {"max_in_flight": options.max_in_flight, **options.of(ConsumerConfig)}
+    given["start_at"] = position
+    return PullSubscription(options.address, topic, channel, partition=partition, **given)
 
 
 class Walk:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from time import monotonic, time_ns
+from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from nsqsmart.errors import DiscoveryError
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.schema import texts_of, to_batch
 from nsqsmart.spark.source.filling import read
@@ -31,7 +30,7 @@ from nsqsmart.spark.source.offsets import OffsetsSource
 from nsqsmart.spark.source.ranges import read_range
 from nsqsmart.spark.source.spooling import Offset, SpoolSource, reading
 from nsqsmart.spark.source.survey import Survey, pull
-from nsqsmart.spark.spool.plan import Plan, Task, share
+from nsqsmart.spark.spool.plan import Task, share
 
 _DAY = 86400.0
 
@@ -44,12 +43,27 @@ class TaskPartition(InputPartition):
     end: Offset | None = None
 
 
-class DrainReader(DataSourceReader):
+class _TaskReader:
+    """Reads a task in an executor. What is pickled is the options."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """All rows of one task, or the messages of one range."""
+        assert isinstance(partition, TaskPartition)  # noqa: S101 - as partitions() made it
+        if self._options.read_mode == "offsets":
+            return read_range(self._options, partition.task)
+        assert partition.end is not None  # noqa: S101 - likewise
+        return read(reading(self._options, partition.end, partition.task))
+
+
+class DrainReader(_TaskReader, DataSourceReader):
     """``mode=drain``: takes what waits now; a DataFrame gives the same rows to every action."""
 
     def __init__(self, options: ReadOptions, name: str) -> None:
         # Silence ends a task, or its budget; time does not.
-        self._options = replace(options, poll_timeout=_DAY, message_timeout=options.msg_timeout)
+        super().__init__(replace(options, poll_timeout=_DAY, message_timeout=options.msg_timeout))
         self._name = name
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -57,13 +71,6 @@ class DrainReader(DataSourceReader):
         source = SpoolSource(self._options)
         end, plan = source.plan_batch(self._name)
         return [TaskPartition(task, end) for task in plan.tasks]
-
-    def read(  # type: ignore[override] # it gets what partitions() gave
-        self, partition: TaskPartition
-    ) -> Iterator[pa.RecordBatch]:
-        """All rows of one task; on an executor."""
-        assert partition.end is not None  # noqa: S101 - as partitions() made it
-        return read(reading(self._options, partition.end, partition.task))
 
 
 class PeekReader(DataSourceReader):
@@ -73,9 +80,10 @@ class PeekReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What waits now, up to ``maxMessagesPerTrigger``."""
-        plan = plan_now(self._options, self._options.max_messages_per_trigger)
-        return [TaskPartition(task) for task in plan.tasks]
+        """What waits now, up to ``maxMessagesPerTrigger``; raises DiscoveryError."""
+        sight = Survey(self._options).must_look()
+        most, least = self._options.max_messages_per_trigger, self._options.min_partitions
+        return [TaskPartition(task) for task in share(sight.backlogs, most, least)]
 
     def read(  # type: ignore[override] # it gets what partitions() gave
         self, partition: TaskPartition
@@ -95,36 +103,19 @@ class PeekReader(DataSourceReader):
                 yield to_batch(messages, texts_of(messages), headers=options.include_headers)
 
 
-class RangesReader(DataSourceReader):
+class RangesReader(_TaskReader, DataSourceReader):
     """``readMode=offsets``: a range of each partition's log, as often as it is asked for."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
         """From ``startingOffsets`` to ``endingOffsets``."""
         return [TaskPartition(task) for task in OffsetsSource(self._options).batch()]
 
-    def read(  # type: ignore[override] # it gets what partitions() gave
-        self, partition: TaskPartition
-    ) -> Iterator[pa.RecordBatch]:
-        """The messages of one range; on an executor."""
-        return read_range(self._options, partition.task)
 
-
-def plan_now(options: ReadOptions, most: int | None) -> Plan:
-    """What waits at this moment; raises DiscoveryError without figures."""
-    sight = Survey(options).look(anew=True)
-    if sight is None:
-        raise DiscoveryError("no figures of what waits: is a lookup reachable?")
-    return Plan(1, time_ns(), share(sight.backlogs, most, options.min_partitions))
-
-
-class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What both modes have; what is pickled is the options."""
+class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream, in both modes."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self._options = options
+        super().__init__(options)
         self._made: SpoolSource | OffsetsSource | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's names, here and below
@@ -160,27 +151,6 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             offsets = self._options.read_mode == "offsets"
             self._made = OffsetsSource(self._options) if offsets else SpoolSource(self._options)
         return self._made
-
-
-class SpoolStreamReader(_Reader):
-    """``readMode=spool``."""
-
-    def read(  # type: ignore[override] # it gets what partitions() gave
-        self, partition: TaskPartition
-    ) -> Iterator[pa.RecordBatch]:
-        """All rows of one task; on an executor."""
-        assert partition.end is not None  # noqa: S101 - as partitions() made it
-        return read(reading(self._options, partition.end, partition.task))
-
-
-class OffsetsStreamReader(_Reader):
-    """``readMode=offsets``."""
-
-    def read(  # type: ignore[override] # it gets what partitions() gave
-        self, partition: TaskPartition
-    ) -> Iterator[pa.RecordBatch]:
-        """The messages of one range; on an executor."""
-        return read_range(self._options, partition.task)
 
 
 def most_of(limit: ReadLimit) -> int | None:

@@ -8,14 +8,14 @@ import uuid
 from time import monotonic, sleep, time_ns
 from typing import Any
 
-from nsqsmart.errors import ConfigError, DiscoveryError, NsqError
+from nsqsmart.errors import ConfigError, NsqError
 from nsqsmart.spark.options import ReadOptions
 from nsqsmart.spark.schema import arrow_schema
 from nsqsmart.spark.source.filling import Reading
 from nsqsmart.spark.source.survey import DataLoss, Sight, Survey, make_channels, prepare, pull
 from nsqsmart.spark.spool.plan import Plan, Task, share
 from nsqsmart.spark.spool.slots import DoubtLedger, SlotLog, sealed_rows
-from nsqsmart.spark.spool.store import FileStore, Store
+from nsqsmart.spark.spool.store import FileStore
 
 log = logging.getLogger("nsqsmart.spark")
 
@@ -142,9 +142,7 @@ class SpoolSource:
         plan = self._plan_of(source, 1)
         if plan is None:
             prepare(self._options, self._survey)
-            sight = self._survey.look(anew=True)
-            if sight is None:
-                raise DiscoveryError("no figures of what waits: is a lookup reachable?")
+            sight = self._survey.must_look()
             self._forget_batches()
             self._store.make_folder(f"{source}/doubt")
             tasks = share(sight.backlogs, None, self._options.min_partitions)
@@ -169,7 +167,7 @@ class SpoolSource:
     # --------------------------------------------------------------------------------- the spool
 
     @property
-    def _store(self) -> Store:
+    def _store(self) -> FileStore:
         return FileStore(self._options.spool)
 
     def _begin(self, source: str, epoch: int) -> bool:

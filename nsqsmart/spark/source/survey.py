@@ -53,23 +53,6 @@ def pull(options: ReadOptions, task: Task) -> PullSubscription:
     )
 
 
-def pull_from(options: ReadOptions, task: Task, channel: str, position: Any) -> PullSubscription:
-    """A connection to the partition of *task*, on *channel*, which begins at *position*."""
-    given = {"max_in_flight": options.max_in_flight, **options.of(ConsumerConfig)}
-    return PullSubscription(
-        options.address,
-        task.topic,
-        channel,
-        partition=task.partition,
-        **{**given, "start_at": position},
-    )
-
-
-def admin(options: ReadOptions) -> Admin:
-    """Who asks for figures."""
-    return Admin(options.address, **options.of(AdminConfig))
-
-
 class DataLoss(NsqError):
     """Messages that servers stored, or that were finished, are gone before Spark had them."""
 
@@ -142,11 +125,19 @@ class Survey:
         self._asked_at = monotonic()
         return self._seen
 
+    def must_look(self) -> Sight:
+        """The figures of this moment; raises DiscoveryError if there are none."""
+        sight = self.look(anew=True)
+        if sight is None:
+            raise DiscoveryError("no figures of what waits: is a lookup reachable?")
+        return sight
+
     @property
     def admin(self) -> Admin:
         """Who asks; made on first use, for a reader is pickled."""
         if self._admin is None:
-            self._admin = admin(self._options)
+            options = self._options
+            self._admin = Admin(options.address, **options.of(AdminConfig))
         return self._admin
 
     def topics(self) -> tuple[str, ...]:
@@ -265,13 +256,21 @@ def position_of(options: ReadOptions, topic: str, partition: int) -> int | str |
         return None
     if text in _POSITIONS:
         return _POSITIONS[text]
+    return offset_in("startingOffsets", text, topic, partition)
+
+
+def offset_in(name: str, text: str, topic: str, partition: int) -> int | None:
+    """The offset of one partition in *text*, the JSON of the option *name*; None if it has none.
+
+    Raises ConfigError.
+    """
     try:
         found = json.loads(text).get(topic, {}).get(str(partition))
     except (ValueError, AttributeError) as error:
+        words = "stored, earliest, latest" if name.startswith("starting") else "earliest, latest"
         raise ConfigError(
-            f"option startingOffsets is {text!r}: give stored, earliest, latest or JSON, "
-            '{"orders": {"0": 22600}}'
+            f'option {name} is {text!r}: give {words} or JSON, {{"orders": {{"0": 22600}}}}'
         ) from error
     if found is not None and type(found) is not int:
-        raise ConfigError(f"startingOffsets of {topic}/{partition} is {found!r}, not a number")
+        raise ConfigError(f"{name} of {topic}/{partition} is {found!r}, not a number")
     return found

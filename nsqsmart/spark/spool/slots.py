@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from nsqsmart.spark.spool.plan import Task
-from nsqsmart.spark.spool.store import Store
+from nsqsmart.spark.spool.store import FileStore
 
 _ROWS = b"rows"
 
@@ -31,7 +31,7 @@ class SlotLog:
     """
 
     def __init__(
-        self, store: Store, folder: str, schema: pa.Schema, compression: str | None
+        self, store: FileStore, folder: str, schema: pa.Schema, compression: str | None
     ) -> None:
         self._store = store
         self._folder = folder
@@ -93,7 +93,7 @@ def slot_name(number: int) -> str:
     return f"c{number:06d}.arrow"
 
 
-def sealed_rows(store: Store, folder: str) -> int | None:
+def sealed_rows(store: FileStore, folder: str) -> int | None:
     """The rows of a log that was ended; None if it was not."""
     names = store.names(folder)
     if not names:
@@ -109,7 +109,7 @@ class DoubtLedger:
     A file for each time that something was noted: ``SECONDS!PLACE!RANDOM``.
     """
 
-    def __init__(self, store: Store, folder: str) -> None:
+    def __init__(self, store: FileStore, folder: str) -> None:
         self._store = store
         self._folder = folder
 

@@ -1,4 +1,4 @@
-"""Where the spool lies: a few durable operations behind one interface.
+"""Where the spool lies: a few durable operations.
 
 A local or shared POSIX file system for now. What another store needs is to create exclusively: a
 link here, a rename that does not overwrite on HDFS, a conditional PUT in an object store.
@@ -11,42 +11,16 @@ import os
 import shutil
 import uuid
 from pathlib import Path
-from typing import Protocol
 
 _GONE = ".gone-"
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 
 
-class Store(Protocol):
-    """Paths are relative, with slashes; every write is durable when the call returns."""
-
-    def put_new(self, path: str, data: bytes | memoryview) -> bool:
-        """Write a new file; False if there is one, which stays as it is.
-
-        The folder must be there: raises FileNotFoundError.
-        """
-
-    def put(self, path: str, data: bytes) -> None:
-        """Write a file, or all of it anew: a reader sees the old or the new one."""
-
-    def get(self, path: str) -> bytes:
-        """A file's bytes; raises FileNotFoundError."""
-
-    def has(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
-
-    def names(self, folder: str) -> list[str]:
-        """What is in *folder*, sorted; nothing if it is not there."""
-
-    def make_folder(self, path: str) -> None:
-        """Make it, and those above it; fine if it is there."""
-
-    def discard(self, path: str) -> None:
-        """Take a file or folder away; who is writing into it fails from then on."""
-
-
 class FileStore:
-    """A :class:`Store` in the folder *root*, which driver and executors must see alike."""
+    """Files in the folder *root*, which driver and executors must see alike.
+
+    Paths are relative, with slashes; every write is durable when the call returns.
+    """
 
     def __init__(self, root: str) -> None:
         self.root = Path(root)
@@ -55,7 +29,10 @@ class FileStore:
         return f"<FileStore {self.root}>"
 
     def put_new(self, path: str, data: bytes | memoryview) -> bool:
-        """Link a finished file to its name, which fails where there is one."""
+        """Write a new file; False if there is one, which stays as it is.
+
+        The folder must be there: raises FileNotFoundError.
+        """
         target = self.root / path
         written = self._write_beside(target, data)
         try:
@@ -67,21 +44,21 @@ class FileStore:
             written.unlink(missing_ok=True)
 
     def put(self, path: str, data: bytes) -> None:
-        """Rename a finished file to its name."""
+        """Write a file, or all of it anew: a reader sees the old or the new one."""
         target = self.root / path
         self._write_beside(target, data).replace(target)
         _sync_folder(target.parent)
 
     def get(self, path: str) -> bytes:
-        """Read all of it."""
+        """A file's bytes; raises FileNotFoundError."""
         return (self.root / path).read_bytes()
 
     def has(self, path: str) -> bool:
-        """Look."""
+        """Whether there is such a file or folder."""
         return (self.root / path).exists()
 
     def names(self, folder: str) -> list[str]:
-        """Without what is being written."""
+        """What is in *folder* and finished, sorted; nothing if it is not there."""
         try:
             found = [each.name for each in (self.root / folder).iterdir()]
         except FileNotFoundError:
@@ -89,7 +66,7 @@ class FileStore:
         return sorted(name for name in found if not name.startswith("."))
 
     def make_folder(self, path: str) -> None:
-        """Durable as well, down to the root."""
+        """Make it, and those above it; fine if it is there."""
         folder = self.root / path
         if folder.is_dir():
             return
@@ -100,9 +77,9 @@ class FileStore:
                 break
 
     def discard(self, path: str) -> None:
-        """Renamed first: a folder that is going away must take nothing more.
+        """Take a file or folder away; a process that writes into it fails from then on.
 
-        What an earlier one had renamed when it was killed goes too.
+        What an earlier call had renamed when it was killed goes too.
         """
         old = self.root / path
         try:

@@ -23,13 +23,13 @@ import nsqsmart
 from nsqsmart.errors import UsedAfterFork
 from nsqsmart.spark.options import ReadOptions, WriteOptions
 from nsqsmart.spark.sink.publishing import Publishing
-from nsqsmart.spark.source.readers import OffsetsStreamReader, PeekReader, SpoolStreamReader
+from nsqsmart.spark.source.readers import PeekReader, StreamReader
 from tests.conftest import open_sockets, our_threads
 from tests.helpers import eventually
 from tests.peers import Peer, Talk, http_answer, http_script
 from tests.scripts import programs
 
-READERS = pytest.mark.parametrize("kind", [SpoolStreamReader, OffsetsStreamReader])
+MODES = pytest.mark.parametrize("mode", ["spool", "offsets"])
 
 
 def options(tmp_path: Path, address: str = "nsq+lookupd://127.0.0.1:1", **more: str) -> ReadOptions:
@@ -40,12 +40,12 @@ def options(tmp_path: Path, address: str = "nsq+lookupd://127.0.0.1:1", **more: 
 # ------------------------------------------------------------------------------------------- stop
 
 
-@READERS
-def test_stop_is_safe_twice_before_anything_and_on_another_thread(kind, tmp_path) -> None:
+@MODES
+def test_stop_is_safe_twice_before_anything_and_on_another_thread(mode, tmp_path) -> None:
     before = open_sockets()
-    reader = kind(options(tmp_path))
+    reader = StreamReader(options(tmp_path, readMode=mode))
     reader.stop()  # nothing was opened: there is nothing to end
-    if kind is SpoolStreamReader:
+    if mode == "spool":
         start = reader.initialOffset()
         assert reader.partitions(start, start) == []
     ending = [threading.Thread(target=reader.stop) for _ in range(2)]
@@ -59,15 +59,15 @@ def test_stop_is_safe_twice_before_anything_and_on_another_thread(kind, tmp_path
     assert open_sockets() == before
 
 
-@READERS
-def test_a_reader_opens_nothing_before_it_is_asked_and_travels(kind, tmp_path, monkeypatch) -> None:
+@MODES
+def test_a_reader_opens_nothing_before_it_is_asked_and_travels(mode, tmp_path, monkeypatch) -> None:
     """Spark makes one in three processes, and pickles it for every task."""
 
     def no(*_args: object) -> None:
         raise AssertionError("a socket")
 
     monkeypatch.setattr(socket.socket, "connect", no)
-    reader = pickle.loads(pickle.dumps(kind(options(tmp_path))))
+    reader = pickle.loads(pickle.dumps(StreamReader(options(tmp_path, readMode=mode))))
     reader.stop()
     assert list(tmp_path.iterdir()) == []
 
@@ -194,7 +194,7 @@ def test_a_worker_plans_and_reads_with_clients_of_its_own(tmp_path) -> None:
 
     with Peer(http_script(answer)) as lookup:
         address = "nsq+lookupd://{}:{}".format(*lookup.address)
-        reader = SpoolStreamReader(options(tmp_path, address))
+        reader = StreamReader(options(tmp_path, address))
         start = reader.initialOffset()
         assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
         before = len(asked)
