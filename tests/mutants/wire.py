@@ -53,4 +53,12 @@ WIRE: tuple[Mutant, ...] = (
         "a changed byte in the spool is noticed",
         ("tests/unit/wire/test_spool_records.py::test_a_changed_byte_costs_one_record",),
     ),
+    Mutant(
+        "what-waits-has-what-is-in-flight",
+        "nsqsmart/policy/answers/stats.py",
+        "        return max(0, self.unfinished - self.in_flight - self.deferred)",
+        "        return max(0, self.unfinished - self.deferred)",
+        "what waits is neither in flight nor put off",
+        ("tests/unit/policy/answers/test_stats.py",),
+    ),
 )

@@ -54,6 +54,11 @@ class ChannelStats:
     paused: bool = False
     skipped: bool = False
 
+    @property
+    def waiting(self) -> int:
+        """What can be delivered now, on either: unfinished, not in flight and not put off."""
+        return max(0, self.unfinished - self.in_flight - self.deferred)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:

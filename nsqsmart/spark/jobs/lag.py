@@ -6,7 +6,7 @@ import argparse
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from nsqsmart import Admin
 from nsqsmart.errors import ConfigError
@@ -20,26 +20,8 @@ _COLUMNS = (
 )
 
 
-class Lag(NamedTuple):
-    """One channel on one nsqd, or of one partition; counts of messages."""
-
-    sampled_at: datetime
-    topic: str
-    partition: int | None
-    nsqd: str
-    channel: str
-    unfinished: int
-    waiting: int
-    in_flight: int
-    deferred: int
-    requeues: int
-    timeouts: int
-    clients: int
-    paused: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """The same for a program."""
-        return {**self._asdict(), "sampled_at": self.sampled_at.isoformat()}
+Lag = dict[str, Any]
+"""One channel on one nsqd, or of one partition; counts of messages."""
 
 
 def run(chosen: argparse.Namespace, console: Console) -> int:
@@ -69,9 +51,9 @@ def run(chosen: argparse.Namespace, console: Console) -> int:
             "job": "lag",
             "samples": chosen.samples,
             "rows": len(every),
-            "unfinished": sum(each.unfinished for each in latest),
+            "unfinished": sum(each["unfinished"] for each in latest),
             "unreachable": unreachable,
-            "channels": [each.to_json() for each in latest],
+            "channels": [{**each, "sampled_at": each["sampled_at"].isoformat()} for each in latest],
         }
     )
     return RETRY_LATER if code else code
@@ -89,21 +71,21 @@ def sample(
         stats = admin.stats(topic, channel)
         missing |= {each.nsqd: each.reason for each in stats.unreachable}
         found += [
-            Lag(
-                now,
-                entry.topic,
-                entry.partition,
-                entry.nsqd,
-                each.channel,
-                each.unfinished,
-                max(0, each.unfinished - each.in_flight - each.deferred),
-                each.in_flight,
-                each.deferred,
-                each.requeue_count,
-                each.timeout_count,
-                each.clients,
-                each.paused,
-            )
+            {
+                "sampled_at": now,
+                "topic": entry.topic,
+                "partition": entry.partition,
+                "nsqd": entry.nsqd,
+                "channel": each.channel,
+                "unfinished": each.unfinished,
+                "waiting": each.waiting,
+                "in_flight": each.in_flight,
+                "deferred": each.deferred,
+                "requeues": each.requeue_count,
+                "timeouts": each.timeout_count,
+                "clients": each.clients,
+                "paused": each.paused,
+            }
             for entry in stats.topics
             for each in entry.channels
         ]
@@ -112,15 +94,14 @@ def sample(
 
 def _print(console: Console, rows: Sequence[Lag], title: str) -> None:
     head = ("topic", "part", "nsqd", "channel", "waiting", "in flight", "deferred", "requeues")
-    moment = f", {rows[0].sampled_at:%H:%M:%S} UTC" if rows else ": no channels"
+    moment = f", {rows[0]['sampled_at']:%H:%M:%S} UTC" if rows else ": no channels"
     console.say(f"{title}{moment}")
+    names = ("waiting", "in_flight", "deferred", "requeues")
     cells = [
         (
-            each.topic,
-            each.partition,
-            each.nsqd,
-            each.channel + (" (paused)" if each.paused else ""),
-            *(each.waiting, each.in_flight, each.deferred, each.requeues),
+            *(each["topic"], each["partition"], each["nsqd"]),
+            each["channel"] + (" (paused)" if each["paused"] else ""),
+            *(each[name] for name in names),
         )
         for each in rows
     ]
@@ -130,5 +111,5 @@ def _print(console: Console, rows: Sequence[Lag], title: str) -> None:
 
 def _keep(chosen: argparse.Namespace, rows: Sequence[Lag]) -> None:
     with open_session(chosen) as spark:
-        frame = spark.createDataFrame([tuple(each) for each in rows], _COLUMNS)
+        frame = spark.createDataFrame(list(rows), _COLUMNS)
         frame.coalesce(1).write.mode("append").parquet(chosen.out)

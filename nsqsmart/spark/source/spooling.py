@@ -1,4 +1,4 @@
-"""How an AvailableNow run knows that it is at its end."""
+"""The source in spool mode: it plans epochs, notes what is committed, and forgets what was read."""
 
 from __future__ import annotations
 

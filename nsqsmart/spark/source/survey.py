@@ -165,10 +165,10 @@ class Survey:
                     without[topic] = None
                 for channel in entry.channels:
                     if channel.channel == self._options.channel:
-                        away = channel.in_flight + channel.deferred
-                        waits = max(0, channel.unfinished - away)
-                        backlogs.append(Backlog(topic, entry.partition, entry.nsqd, waits))
-                        held += away
+                        backlogs.append(
+                            Backlog(topic, entry.partition, entry.nsqd, channel.waiting)
+                        )
+                        held += channel.in_flight + channel.deferred
                         redelivered += channel.requeue_count + channel.timeout_count
                         clients += channel.clients
         nodes = tuple(sorted(missing))

@@ -234,3 +234,14 @@ def test_one_topic_or_channel_alone():
 def test_a_follower_does_not_speak_for_a_leader_without_the_channel():
     leader = replace(copy("a"), channels=())
     assert choose([leader, copy("b", leader=False)], "t", "c") == ()
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "deferred", "waiting"), [(0, 0, 5), (2, 1, 2), (4, 1, 0), (4, 3, 0)]
+)
+def test_what_waits_is_neither_in_flight_nor_put_off(
+    in_flight: int, deferred: int, waiting: int
+) -> None:
+    """The figures of a server are not of one moment: fewer than none do not wait."""
+    stats = ChannelStats("c", unfinished=5, in_flight=in_flight, deferred=deferred)
+    assert stats.waiting == waiting
