@@ -27,10 +27,9 @@ from nsqsmart.spark.jobs.runtime import (
 
 _ORDER = ("offset", "internal_id", "timestamp_ns")
 _UNTRACED = 0
-_NOWHERE = -1
 
 
-class Place(NamedTuple):
+class Origin(NamedTuple):
     """Where messages came from, and how many there are to replay."""
 
     topic: str
@@ -49,19 +48,20 @@ def run(chosen: argparse.Namespace, console: Console) -> int:
 def replay(spark: SparkSession, chosen: argparse.Namespace, console: Console) -> dict[str, Any]:
     """Publish what was chosen; returns the summary, which is the manifest as well."""
     rows = _within(read_archive(spark, chosen.archive, chosen.topic), chosen)
-    places = _places(rows)
-    total = sum(each.rows for each in places)
-    targets = sorted({chosen.to_topic or each.topic for each in places})
-    _check_targets(chosen, targets, places)
+    origins = _origins(rows)
+    total = sum(each.rows for each in origins)
+    targets = sorted({chosen.to_topic or each.topic for each in origins})
+    _check_targets(chosen, targets, origins)
     console.say(
-        f"replaying {total:,} rows of {len(places)} partitions to {', '.join(targets) or 'nothing'}"
+        f"replaying {total:,} rows of {len(origins)} partitions "
+        f"to {', '.join(targets) or 'nothing'}"
         + (f", at most {chosen.rate:,} a second" if chosen.rate else "")
     )
-    manifest = _manifest(chosen, places, total)
+    manifest = _manifest(chosen, origins, total)
     path = _path(chosen)
     _write(path, {**manifest, "state": "begun"})
-    if places:
-        _publish(_prepared(rows, chosen, places), chosen, len(places))
+    if origins:
+        _publish(_prepared(rows, chosen, origins), chosen, len(origins))
     ended = datetime.now(UTC).isoformat()
     _write(path, {**manifest, "state": "finished", "ended": ended})
     console.say(f"replayed {total:,} rows; the manifest is {path}")
@@ -80,29 +80,24 @@ def _within(rows: DataFrame, chosen: argparse.Namespace) -> DataFrame:
     return rows
 
 
-def _places(rows: DataFrame) -> list[Place]:
-    counts = rows.groupBy("topic", _partition(rows).alias("place")).count().collect()
+def _origins(rows: DataFrame) -> list[Origin]:
+    counts = rows.groupBy("topic", _partition(rows).alias("partition")).count().collect()
     return sorted(
-        (
-            Place(row["topic"], None if row["place"] == _NOWHERE else row["place"], row["count"])
-            for row in counts
-        ),
-        key=lambda each: (each.topic, _NOWHERE if each.partition is None else each.partition),
+        (Origin(row["topic"], row["partition"], row["count"]) for row in counts),
+        key=lambda each: (each.topic, -1 if each.partition is None else each.partition),
     )
 
 
 def _partition(rows: DataFrame) -> Column:
-    """The partition it came from; -1 on an original nsqd, and where there is no such column."""
-    if "partition" not in rows.columns:
-        return f.lit(_NOWHERE)
-    return f.coalesce("partition", f.lit(_NOWHERE))
+    """The partition it came from; null on an original nsqd, and where there is no such column."""
+    return f.col("partition") if "partition" in rows.columns else f.lit(None).cast("int")
 
 
 def _check_targets(
-    chosen: argparse.Namespace, targets: Sequence[str], places: Sequence[Place]
+    chosen: argparse.Namespace, targets: Sequence[str], origins: Sequence[Origin]
 ) -> None:
     """Refuse now what would fail in every task."""
-    if chosen.keep_partitions and any(each.partition is None for each in places):
+    if chosen.keep_partitions and any(each.partition is None for each in origins):
         raise ConfigError(
             f"--keep-partitions: {chosen.archive} has messages of an original nsqd, which have no "
             "partition"
@@ -115,26 +110,26 @@ def _check_targets(
         # An original cluster makes a topic when it is first published to.
         check_topics(admin, targets)
     elif not chosen.drop_trace_ids or chosen.keep_partitions:
-        _refuse_original(chosen, places)
+        _refuse_original(chosen, origins)
     if chosen.keep_partitions:
-        _check_partitions(admin, chosen, targets, places)
+        _check_partitions(admin, chosen, targets, origins)
 
 
-def _refuse_original(chosen: argparse.Namespace, places: Sequence[Place]) -> None:
+def _refuse_original(chosen: argparse.Namespace, origins: Sequence[Origin]) -> None:
     if chosen.keep_partitions:
         raise ConfigError("--keep-partitions: the target is an original cluster and has none")
-    if any(each.partition is not None for each in places):
+    if any(each.partition is not None for each in origins):
         raise ConfigError(
             "the target is an original cluster, which cannot trace: give --drop-trace-ids"
         )
 
 
 def _check_partitions(
-    admin: Admin, chosen: argparse.Namespace, targets: Sequence[str], places: Sequence[Place]
+    admin: Admin, chosen: argparse.Namespace, targets: Sequence[str], origins: Sequence[Origin]
 ) -> None:
     for topic in targets:
         there = admin.topology(topic).partition_num
-        sources = [each for each in places if (chosen.to_topic or each.topic) == topic]
+        sources = [each for each in origins if (chosen.to_topic or each.topic) == topic]
         highest = max((each.partition or 0 for each in sources), default=0)
         if highest >= there:
             raise ConfigError(
@@ -143,16 +138,18 @@ def _check_partitions(
             )
 
 
-def _prepared(rows: DataFrame, chosen: argparse.Namespace, places: Sequence[Place]) -> DataFrame:
-    """The columns that the sink takes, one task for each place, in order."""
+def _prepared(rows: DataFrame, chosen: argparse.Namespace, origins: Sequence[Origin]) -> DataFrame:
+    """The columns that the sink takes, one task for each origin, in order."""
     number = f.lit(0)
-    for task, place in enumerate(places):
-        here = (f.col("topic") == place.topic) & (f.col("_place") == _of(place))
+    for task, origin in enumerate(origins):
+        here = (f.col("topic") == origin.topic) & f.col("_partition").eqNullSafe(
+            f.lit(origin.partition)
+        )
         number = f.when(here, f.lit(task)).otherwise(number)
     ordered = (
-        rows.withColumn("_place", _partition(rows))
+        rows.withColumn("_partition", _partition(rows))
         .withColumn("_task", number)
-        .repartitionById(len(places), "_task")
+        .repartitionById(len(origins), "_task")
         .sortWithinPartitions(*(name for name in _ORDER if name in rows.columns))
     )
     topic = f.lit(chosen.to_topic) if chosen.to_topic else f.col("topic")
@@ -164,10 +161,6 @@ def _prepared(rows: DataFrame, chosen: argparse.Namespace, places: Sequence[Plac
     if "headers" in rows.columns and not chosen.drop_headers:
         columns.append(f.col("headers"))
     return ordered.select(*columns)
-
-
-def _of(place: Place) -> int:
-    return _NOWHERE if place.partition is None else place.partition
 
 
 def _publish(rows: DataFrame, chosen: argparse.Namespace, tasks: int) -> None:
@@ -182,7 +175,7 @@ def _publish(rows: DataFrame, chosen: argparse.Namespace, tasks: int) -> None:
     writer.write.format("nsq").options(address=address, **options).mode("append").save()
 
 
-def _manifest(chosen: argparse.Namespace, places: Sequence[Place], total: int) -> dict[str, Any]:
+def _manifest(chosen: argparse.Namespace, origins: Sequence[Origin], total: int) -> dict[str, Any]:
     return {
         "archive": chosen.archive,
         "to_topic": chosen.to_topic,
@@ -191,7 +184,7 @@ def _manifest(chosen: argparse.Namespace, places: Sequence[Place], total: int) -
         "keep_partitions": chosen.keep_partitions,
         "began": datetime.now(UTC).isoformat(),
         "rows": total,
-        "partitions": [each._asdict() for each in places],
+        "partitions": [each._asdict() for each in origins],
         "guarantee": "at least once",
     }
 

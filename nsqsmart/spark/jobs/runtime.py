@@ -55,7 +55,7 @@ class Console:
         """For how long the job runs."""
         return round(monotonic() - self._began, 1)
 
-    def say(self, text: str = "") -> None:
+    def say(self, text: str) -> None:
         """One line."""
         if self._silent:
             return
@@ -71,11 +71,9 @@ class Console:
             self._told = monotonic()
             print(text, file=sys.stderr, flush=True)
 
-    def finish(self, summary: dict[str, Any], *lines: str) -> int:
-        """The end: *lines* for people, *summary* for a program; returns the exit code."""
+    def finish(self, summary: dict[str, Any]) -> int:
+        """The end: *summary* for a program; returns the exit code."""
         self._line.clear()
-        for line in lines:
-            self.say(line)
         if self._as_json:
             print(json.dumps({**summary, "seconds": self.seconds}), flush=True)
         return 0 if summary["ok"] else 1

@@ -50,9 +50,9 @@ def channels(lives: DataFrame) -> list[Channel]:
     """Of every channel what became of its messages, the largest first."""
     rows = lives.groupBy("topic", "channel").agg(
         f.count("*").alias("messages"),
-        *(f.count(f.when(f.col("state") == name, 1)).alias(name) for name in STATES),
-        f.count(f.when(f.col("again"), 1)).alias("again"),
-        f.count(f.when(f.col("gave_up") > 0, 1)).alias("gave_up"),
+        *(_times(f.col("state") == name).alias(name) for name in STATES),
+        _times(f.col("again")).alias("again"),
+        _times(f.col("gave_up") > 0).alias("gave_up"),
         *(f.percentile_approx(name, _SHARES, 1000).alias(name) for name in LATENCIES),
     )
     return [
@@ -136,10 +136,10 @@ def attempts(lives: DataFrame) -> list[tuple[int, int]]:
 def parties(lives: DataFrame) -> list[dict[str, Any]]:
     """The consumers and the nsqds with most messages, and how they did."""
     found = []
-    for kind, name in (("consumer", "consumer"), ("nsqd", "nsqd")):
+    for kind in ("consumer", "nsqd"):
         rows = (
-            lives.where(f.col(name).isNotNull())
-            .groupBy(f.col(name).alias("name"))
+            lives.where(f.col(kind).isNotNull())
+            .groupBy(f.col(kind).alias("name"))
             .agg(
                 f.count("*").alias("messages"),
                 _times(f.col("again")).alias("again"),
@@ -216,7 +216,7 @@ def given_up(lives: DataFrame, events: DataFrame) -> tuple[list[Life], int]:
 def _with_events(rows: Sequence[Row], events: DataFrame) -> list[Life]:
     if not rows:
         return []
-    keys = {tuple(row[name] for name in KEYS) for row in rows}
+    keys = {_values(row, KEYS) for row in rows}
     spark = events.sparkSession
     wanted = spark.createDataFrame(list(keys), "topic STRING, partition INT, internal_id STRING")
     order = Window.partitionBy(*KEYS).orderBy("at")
@@ -228,36 +228,12 @@ def _with_events(rows: Sequence[Row], events: DataFrame) -> list[Life]:
     )
     told: dict[tuple[object, ...], list[Event]] = defaultdict(list)
     for row in found.orderBy("at").collect():
-        told[tuple(row[name] for name in KEYS)].append(_event(row))
-    return [_life(row, told[tuple(row[name] for name in KEYS)]) for row in rows]
+        told[_values(row, KEYS)].append(Event(*_values(row, Event._fields)))
+    names = [name for name in Life._fields if name != "events"]
+    return [
+        Life(**{name: row[name] for name in names}, events=told[_values(row, KEYS)]) for row in rows
+    ]
 
 
-def _event(row: Row) -> Event:
-    return Event(
-        row["at"],
-        row["source"],
-        row["event"],
-        row["channel"],
-        row["attempts"],
-        row["duration_us"],
-        row["delay_ms"],
-        row["client_id"],
-        row["nsqd"],
-        row["error"],
-    )
-
-
-def _life(row: Row, events: Sequence[Event]) -> Life:
-    return Life(
-        row["topic"],
-        row["partition"],
-        row["internal_id"],
-        row["trace_id"],
-        row["channel"],
-        row["state"],
-        row["attempts"] or 0,
-        bool(row["gave_up"]),
-        row["born"],
-        row["whole"],
-        events,
-    )
+def _values(row: Row, names: Iterable[str]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in names)

@@ -12,7 +12,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from nsqsmart.spark.report.figures import Bar, Event, Life, Minute, Term
-from nsqsmart.spark.report.text import duration, escape, messages, moment
+from nsqsmart.spark.report.text import duration, escape, moment
+from nsqsmart.terminal import plural
 
 WIDTH = 960
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 16, 10, 34
@@ -179,8 +180,8 @@ def leaders(terms: Sequence[Term]) -> str:
             x = _NAMES + (term.begins - start) * scale
             wide = max(_LEAST_WIDTH, (term.ends - term.begins) * scale)
             title = (
-                f"{term.topic} {term.partition} at {term.nsqd}: {messages(term.messages)}, "
-                f"{moment(term.begins)} to {moment(term.ends)}"
+                f"{term.topic} {term.partition} at {term.nsqd}: "
+                f"{plural(term.messages, 'message')}, {moment(term.begins)} to {moment(term.ends)}"
             )
             parts.append(
                 f'<rect class="{colour[term.nsqd]}" x="{x:.1f}" y="{y}" width="{wide:.1f}" '
@@ -210,13 +211,13 @@ def waterfall(life: Life) -> str:
     if left_out > 0:
         half = _MOST_SEGMENTS // 2
         segments = [*segments[:half], *segments[-half:]]
-    begin = min(each.begin for each in segments)
+    start = min(each.begin for each in segments)
     end = max(each.end if each.end is not None else each.begin for each in segments)
-    span = max(1, end - begin)
+    span = max(1, end - start)
     height = _ROW * len(segments) + 6
-    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="life of a message">']
+    parts = [begin("life of a message", height)]
     for row, each in enumerate(segments):
-        parts.append(_bar(each, row, begin, span, end))
+        parts.append(_bar(each, row, start, span, end))
     note = f"<p>{left_out:,} attempts in the middle are not drawn.</p>" if left_out > 0 else ""
     return "".join([*parts, "</svg>", note])
 
@@ -230,10 +231,10 @@ def _bar(each: Segment, row: int, begin: int, span: int, end: int) -> str:
     took = "no end in the logs" if each.end is None else duration(until - each.begin)
     title = f"{each.label}, {duration(each.begin - begin)} after the start: {each.told} ({took})"
     return (
-        f'<text x="{_LABELS - 6}" y="{y + 12}" text-anchor="end">{escape(each.label)}</text>'
+        f"{label(_LABELS - 6, y + 12, each.label, 'end')}"
         f'<rect class="{each.kind}" x="{x:.1f}" y="{y}" width="{length:.1f}" height="{_ROW - 6}">'
         f"<title>{escape(title)}</title></rect>"
-        f'<text x="{x + length + 5:.1f}" y="{y + 12}">{escape(took)}</text>'
+        f"{label(x + length + 5, y + 12, took, 'start')}"
     )
 
 
@@ -245,7 +246,7 @@ def segments_of(life: Life) -> Iterator[Segment]:
     free = events[0].at if life.born is None else life.born
     stored = _stored(events)
     if stored is not None:
-        begin = stored.at - (stored.duration or 0)
+        begin = stored.at - (stored.duration_us or 0)
         free = stored.at
         yield Segment("publish", "publish", begin, free, f"stored by {stored.nsqd or 'nsqd'}")
     mine = [each for each in events if each.channel == life.channel and each.channel is not None]
@@ -288,7 +289,7 @@ def _attempt(begun: Event, ended: Event | None, number: int) -> Segment:
         what += f" after {ended.error}"
     if ended and ended.delay_ms:
         what += f", again in {ended.delay_ms:,} ms"
-    who = f"{what} by {begun.client or 'a consumer'} on {begun.nsqd or 'nsqd'}"
+    who = f"{what} by {begun.client_id or 'a consumer'} on {begun.nsqd or 'nsqd'}"
     kind = _CLASSES.get(_ENDS[ended.event] if ended else "", "bad")
     return Segment(
         f"attempt {begun.attempts or number}", kind, begun.at, ended.at if ended else None, who

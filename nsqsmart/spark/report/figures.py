@@ -62,25 +62,26 @@ class Term(NamedTuple):
     messages: int
 
 
-@dataclass(frozen=True)
-class Event:
-    """One event of one message."""
+class Event(NamedTuple):
+    """One event of one message; the fields are columns of the table of events."""
 
     at: int
     source: str
     event: str
     channel: str | None
     attempts: int | None
-    duration: int | None
+    duration_us: int | None
     delay_ms: int | None
-    client: str | None
+    client_id: str | None
     nsqd: str | None
     error: str | None
 
 
-@dataclass(frozen=True)
-class Life:
-    """One message in one channel, with its events in the order of time."""
+class Life(NamedTuple):
+    """One message in one channel, with its events in the order of time.
+
+    The other fields are columns of the table of lives.
+    """
 
     topic: str
     partition: int
@@ -88,8 +89,7 @@ class Life:
     trace_id: str | None
     channel: str | None
     state: str
-    attempts: int
-    gave_up: bool
+    attempts: int | None
     born: int | None
     whole: int | None
     events: Sequence[Event] = ()

@@ -1,4 +1,4 @@
-"""The style sheet: light, dark, and print."""
+"""The page: its style sheet (light, dark, and print) and its parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from itertools import pairwise
 from nsqsmart.spark.report import drawing
 from nsqsmart.spark.report.drawing import waterfall
 from nsqsmart.spark.report.figures import LATENCIES, PERCENTS, Channel, Figures, Life, Term
-from nsqsmart.spark.report.text import duration, escape, messages, moment, share, table
+from nsqsmart.spark.report.text import duration, escape, moment, share, table
+from nsqsmart.terminal import plural
 
 STYLE = """
 :root{color-scheme:light dark;--paper:#fff;--ink:#1a1f24;--soft:#5b6670;--line:#d8dde2;
@@ -97,8 +98,8 @@ def _page(figures: Figures, drawn: int) -> str:
 def _headline(figures: Figures) -> Iterator[str]:
     """The numbers in words."""
     yield (
-        f"<strong>{messages(figures.published)}</strong> published with a trace id, between "
-        f"{moment(figures.begins)} and {moment(figures.ends)} UTC."
+        f"<strong>{plural(figures.published, 'message')}</strong> published with a trace id, "
+        f"between {moment(figures.begins)} and {moment(figures.ends)} UTC."
         + (f" {figures.failed:,} publishes failed." if figures.failed else "")
     )
     for each in figures.channels[:_CHANNELS]:
@@ -167,7 +168,7 @@ def _leaders(terms: Sequence[Term]) -> str:
     )
     return (
         f"{title}<p>Who took the messages of each partition; where the colour changes, its leader "
-        f"moved: {moves:,} time{'' if moves == 1 else 's'}.</p><p>{keys}</p>"
+        f"moved: {plural(moves, 'time')}.</p><p>{keys}</p>"
         f"{drawing.leaders(terms)}"
     )
 
@@ -203,10 +204,10 @@ def _given_up(figures: Figures, drawn: int) -> str:
         return f"{title}<p>No message was given up.</p>"
     left = figures.given_up_count - drawn
     note = (
-        f"<p>{messages(figures.given_up_count)} given up; {left:,} of them are not drawn: the "
-        "job's --table has them all.</p>"
+        f"<p>{plural(figures.given_up_count, 'message')} given up; {left:,} of them are not "
+        "drawn: the job's --table has them all.</p>"
         if left
-        else f"<p>{messages(figures.given_up_count)} given up.</p>"
+        else f"<p>{plural(figures.given_up_count, 'message')} given up.</p>"
     )
     return title + note + "".join(map(_life, figures.given_up[:drawn]))
 
@@ -215,7 +216,7 @@ def _life(life: Life) -> str:
     name = f"{life.topic}/{life.partition} {life.internal_id}"
     rest = (
         f"trace id {life.trace_id}, channel {life.channel}, {life.state}, "
-        f"{life.attempts} attempt{'' if life.attempts == 1 else 's'}, {duration(life.whole)}"
+        f"{plural(life.attempts or 0, 'attempt')}, {duration(life.whole)}"
     )
     return (
         f"<section><h3>{escape(name)}</h3><p>{escape(rest)}; published "

@@ -67,11 +67,6 @@ def share(part: int, whole: int) -> str:
     return f"{'<' if part < whole / 2 else '>'} {'0.0001' if part < whole / 2 else '99.9999'} %"
 
 
-def messages(count: int) -> str:
-    """So many messages."""
-    return f"{count:,} message{'' if count == 1 else 's'}"
-
-
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, names: int = 1) -> str:
     """A table; the first *names* columns are text, the others figures. Escapes everything."""
     cells = "".join(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
@@ -70,33 +70,19 @@ class Stamp:
         }
 
 
-@dataclass
-class Sent:
-    """What a task has published."""
-
-    messages: int = 0
-    by_place: dict[str, int] = field(default_factory=dict)
-
-    def add(self, topic: str, partition: int | None, count: int) -> None:
-        """Count what was accepted."""
-        place = topic if partition is None else f"{topic}/{partition}"
-        self.messages += count
-        self.by_place[place] = self.by_place.get(place, 0) + count
-
-
 class Publishing:
     """One task's producer; closes it in any case."""
 
     def __init__(self, options: WriteOptions, stamp: Stamp | None) -> None:
         self._options = options
         self._stamp = stamp
-        self._sent = Sent()
+        self._sent = 0
         self._pending: deque[Pending] = deque()
         self._pace = Pace(options.publish_rate)
         self._producer = Producer(options.address, **options.of(ProducerConfig))
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Sent:
-        """Publish all rows, in their order; raises PublishError."""
+    def run(self, batches: Iterable[pa.RecordBatch]) -> int:
+        """Publish all rows, in their order; returns how many. Raises PublishError."""
         with self._producer:
             for batch in batches:
                 self._publish(rows_of(batch, self._options))
@@ -135,13 +121,12 @@ class Publishing:
         self._settle(0)
         self._pace.wait(len(rows))
         topic, partition = rows[0].place
-        receipt = self._producer.publish_many(
+        self._sent += self._producer.publish_many(
             topic,
             [row.body for row in rows],
             partition=partition,
             trace=self._options.trace or None,
-        )
-        self._sent.add(receipt.topic, receipt.partition, receipt.count)
+        ).count
 
     def _send_alone(self, row: Row) -> None:
         self._pace.wait(1)
@@ -161,8 +146,7 @@ class Publishing:
     def _settle(self, most: int) -> None:
         """Wait until at most *most* messages have no answer yet; raises what became of them."""
         while len(self._pending) > most:
-            receipt = self._pending.popleft().result()
-            self._sent.add(receipt.topic, receipt.partition, receipt.count)
+            self._sent += self._pending.popleft().result().count
 
 
 class Pace:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from nsqsmart.spark.options import WriteOptions
-from nsqsmart.spark.sink.publishing import Publishing, Sent, Stamp
+from nsqsmart.spark.sink.publishing import Publishing, Stamp
 
 log = logging.getLogger("nsqsmart.spark")
 
@@ -28,7 +28,7 @@ log = logging.getLogger("nsqsmart.spark")
 class NsqCommitMessage(WriterCommitMessage):
     """What one task has published."""
 
-    sent: Sent
+    messages: int
 
 
 class _Writing:
@@ -69,7 +69,7 @@ class NsqStreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 def _say(what: str, messages: list[WriterCommitMessage | None]) -> None:
     done = [each for each in messages if isinstance(each, NsqCommitMessage)]
-    log.info(what, sum(each.sent.messages for each in done))
+    log.info(what, sum(each.messages for each in done))
 
 
 def _stamp() -> Stamp:

@@ -465,7 +465,7 @@ def test_a_nsqd_that_is_lost_while_rows_are_published(dialect: str) -> None:
         times = {"nsq.publish_timeout": "20", "nsq.response_timeout": "1"}
         options = WriteOptions.parse({"address": cluster.url, "topic": TOPIC, **times})
         result = Publishing(options, None).run(batches())
-        assert result.messages == 3000
+        assert result == 3000
         assert {each.body for each in cluster.stored(TOPIC)} == set(sent)
 
 

@@ -85,7 +85,7 @@ class Worker:
 
     def run(self, *values: bytes) -> int:
         batch = pa.RecordBatch.from_pydict({"value": list(values)})
-        return Publishing(self.options, None).run([batch]).messages
+        return Publishing(self.options, None).run([batch])
 
 
 def refusing_once(seen: list[bytes]) -> Callable[[Talk], None]:

@@ -19,7 +19,7 @@ PERCENTILES: list[float | None] = [1000.0, 2000.0, 3000.0, 4000.0, 5_000_000.0]
 
 def event(at: int, kind: str, **more: Any) -> Event:
     base: dict[str, Any] = dict.fromkeys(
-        ("attempts", "duration", "delay_ms", "client", "nsqd", "error")
+        ("attempts", "duration_us", "delay_ms", "client_id", "nsqd", "error")
     )
     return Event(at=at, event=kind, **{"source": "client", "channel": "c", **base, **more})
 
@@ -34,7 +34,6 @@ def life(events: list[Event], **more: Any) -> Life:
             "channel": "c",
             "state": "ok",
             "attempts": 2,
-            "gave_up": False,
             "born": 1000,
             "whole": 500,
             "events": events,
@@ -116,7 +115,7 @@ def test_the_numbers_are_said_in_words() -> None:
 
 def test_nothing_of_a_log_gets_out_of_its_place() -> None:
     evil = life(
-        [event(1000, "published", nsqd=EVIL), event(1200, "received", client=EVIL, error=EVIL)],
+        [event(1000, "published", nsqd=EVIL), event(1200, "received", client_id=EVIL, error=EVIL)],
         topic=EVIL,
         internal_id=EVIL,
         trace_id=EVIL,
@@ -147,7 +146,7 @@ def test_nothing_of_a_log_gets_out_of_its_place() -> None:
 def test_the_page_is_small_whatever_is_in_it() -> None:
     events = [event(1000, "published")]
     for number in range(40):
-        events.append(event(2000 + 10 * number, "received", attempts=number + 1, client=EVIL))
+        events.append(event(2000 + 10 * number, "received", attempts=number + 1, client_id=EVIL))
         events.append(event(2005 + 10 * number, "requeued", error=EVIL, delay_ms=5))
     many = [life(events, internal_id=f"{number}") for number in range(100)]
     page = render(figures(slowest=many[:20], given_up=many, given_up_count=12345))
@@ -165,11 +164,11 @@ def test_an_empty_log_has_a_page_too() -> None:
 
 def test_a_life_is_drawn_as_what_happened() -> None:
     events = [
-        event(1000, "published", duration=200, nsqd="n:1", channel=None),
+        event(1000, "published", duration_us=200, nsqd="n:1", channel=None),
         event(1500, "received", attempts=1),
         event(1600, "requeued", delay_ms=1, error="ValueError"),
-        event(2600, "received", attempts=2, client="w1"),
-        event(2700, "finished", client="w1"),
+        event(2600, "received", attempts=2, client_id="w1"),
+        event(2700, "finished", client_id="w1"),
         event(9000, "received", attempts=1, channel="another"),
     ]
     found = [(each.label, each.kind, each.begin, each.end) for each in segments_of(life(events))]
