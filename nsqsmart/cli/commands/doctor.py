@@ -1,4 +1,4 @@
-"""What to do about the step of ``nsqsmart doctor`` that failed."""
+"""``nsqsmart doctor``: which step to NSQ fails, and what to do about it."""
 
 from __future__ import annotations
 

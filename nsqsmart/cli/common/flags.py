@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from nsqsmart.cli.common.parsing import Parser, UsageError
@@ -25,23 +25,22 @@ _NAME_ONLY = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]*")
 
 def add_address(parser: Parser, *, to: bool = False) -> None:
     """``--url``, or the addresses as the Go tools take them; *to* for those of a destination."""
-    prefix, nsqd = ("to-", "destination-nsqd") if to else ("", "nsqd")
+    url, prefix = ("--to-url", "--destination-") if to else ("--url", "--")
     where = "of the destination " if to else ""
     default = "that of the source" if to else f"the environment variable {URL}"
     parser.add_argument(
-        f"--{prefix}url",
+        url,
         metavar="URL",
         help=f"address {where}as nsq+lookupd://HOST:4161 or nsq://HOST:4150 (default: {default})",
     )
     parser.add_argument(
-        f"--{nsqd}-tcp-address",
+        f"{prefix}nsqd-tcp-address",
         action="append",
         metavar="HOST:PORT",
         help="an nsqd, instead of a URL; may be repeated",
     )
-    lookupd = "destination-lookupd" if to else "lookupd"
     parser.add_argument(
-        f"--{lookupd}-http-address",
+        f"{prefix}lookupd-http-address",
         action="append",
         metavar="HOST:PORT",
         help="an nsqlookupd, instead of a URL; may be repeated",
@@ -50,12 +49,7 @@ def add_address(parser: Parser, *, to: bool = False) -> None:
 
 def address_of(chosen: argparse.Namespace) -> str:
     """The address that the flags and the environment name; raises ConfigError, UsageError."""
-    given = [
-        ("--url", [chosen.url] if chosen.url else [], ""),
-        ("--nsqd-tcp-address", chosen.nsqd_tcp_address, "nsq://"),
-        ("--lookupd-http-address", chosen.lookupd_http_address, "nsq+lookupd://"),
-    ]
-    found = _one_address(given)
+    found = _one_address(chosen, "url", "")
     if found is None and not (found := os.environ.get(URL)):
         raise ConfigError(f"no address: give --url or set {URL}, to {EXAMPLES}")
     return found
@@ -63,26 +57,26 @@ def address_of(chosen: argparse.Namespace) -> str:
 
 def destination_of(chosen: argparse.Namespace) -> str | None:
     """The address of a destination, or None; raises ConfigError, UsageError."""
-    given = [
-        ("--to-url", [chosen.to_url] if chosen.to_url else [], ""),
-        ("--destination-nsqd-tcp-address", chosen.destination_nsqd_tcp_address, "nsq://"),
-        (
-            "--destination-lookupd-http-address",
-            chosen.destination_lookupd_http_address,
-            "nsq+lookupd://",
-        ),
-    ]
-    return _one_address(given)
+    return _one_address(chosen, "to_url", "destination_")
 
 
-def _one_address(given: list[tuple[str, list[str] | None, str]]) -> str | None:
-    used = [(flag, values, scheme) for flag, values, scheme in given if values]
+def _one_address(chosen: argparse.Namespace, url: str, prefix: str) -> str | None:
+    schemes = {
+        url: "",
+        f"{prefix}nsqd_tcp_address": "nsq://",
+        f"{prefix}lookupd_http_address": "nsq+lookupd://",
+    }
+    used = {_flag_of(name): name for name in schemes if getattr(chosen, name)}
     if len(used) > 1:
-        raise UsageError(f"give {' or '.join(flag for flag, _, _ in used)}, not both")
-    for flag, values, scheme in used:
-        hosts = [_host(flag, value) if scheme else value for value in values or ()]
-        return scheme + ",".join(hosts)
+        raise UsageError(f"give {' or '.join(used)}, not both")
+    for flag, name in used.items():
+        value, scheme = getattr(chosen, name), schemes[name]
+        return scheme + ",".join(_host(flag, host) for host in value) if scheme else str(value)
     return None
+
+
+def _flag_of(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _host(flag: str, text: str) -> str:
@@ -106,7 +100,7 @@ def add_options(parser: Parser, *kinds: type[ClientConfig]) -> None:
     options = {name: row for kind in kinds for name, row in options_of(kind).items()}
     shown = {}
     for name, row in options.items():
-        flag = "--" + name.replace("_", "-")
+        flag = _flag_of(name)
         if row.kind is Kind.OBJECT or flag in parser._option_string_actions:  # noqa: SLF001 - no public list
             continue
         shown[flag] = (name, row)
@@ -162,7 +156,7 @@ def client_options(chosen: argparse.Namespace, kind: type[ClientConfig]) -> dict
 
 
 def _reader(name: str, row: Option, flag: str = "") -> Callable[[str], Any]:
-    source = flag or "--" + name.replace("_", "-")
+    source = flag or _flag_of(name)
 
     def read(text: str) -> Any:
         try:
@@ -237,8 +231,4 @@ def add_topics(parser: Parser) -> None:
 
 def topics_of(chosen: argparse.Namespace) -> list[str]:
     """Each topic once; raises :class:`ConfigError` for a name that cannot be."""
-    return list(dict.fromkeys(_checked(chosen.topics + chosen.topic)))
-
-
-def _checked(names: Iterable[str]) -> Iterable[str]:
-    return (check_topic(name) for name in names)
+    return list(dict.fromkeys(map(check_topic, chosen.topics + chosen.topic)))

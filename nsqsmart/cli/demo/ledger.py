@@ -7,7 +7,6 @@ copy that a retry stored twice is recognised as a copy.
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from dataclasses import dataclass, field
 
 from nsqsmart.testing.history import History
@@ -22,7 +21,6 @@ class Ledger:
     first_id: int
     ordered: bool
     history: History[int] = field(default_factory=History)
-    strangers: int = 0
     retried: int = 0
     latencies: list[float] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -46,30 +44,4 @@ class Ledger:
     def consume(self, trace_id: int) -> int:
         """A handler has the message of *trace_id*; returns how often it came before."""
         number = trace_id - self.first_id
-        if 0 <= number < len(self.keys):
-            return self.history.consumed(number)
-        with self.lock:
-            self.strangers += 1
-        return 0
-
-    @property
-    def done(self) -> bool:
-        """Whether everything that was published has been consumed."""
-        return self.count_lost() == 0
-
-    def count_lost(self) -> int:
-        """Accepted messages that no handler has seen."""
-        return len(self.history.lost())
-
-    def count_duplicates(self) -> int:
-        """Deliveries beyond the first of each message."""
-        return sum(count - 1 for count in self.history.duplicates().values())
-
-    def count_violations(self) -> int:
-        """Messages that came for the first time after a later one of their key."""
-        return len(self.history.disorder())
-
-    @property
-    def consumed(self) -> Counter[int]:
-        """How often each message was consumed."""
-        return self.history.counts()
+        return self.history.consumed(number) if 0 <= number < len(self.keys) else 0

@@ -1,4 +1,4 @@
-"""Lines for people: plain in a pipe, with a moving bar on a terminal."""
+"""The story: publish, consume, move a leader, kill an nsqd; what comes of it is told in lines."""
 
 from __future__ import annotations
 
@@ -223,9 +223,9 @@ class Run:
         deadline = monotonic() + _PATIENCE
         pause = threading.Event()
         both = (self.work.orders, self.work.clicks)
-        while not all(ledger.done for ledger in both) and monotonic() < deadline:
+        while any(ledger.history.lost() for ledger in both) and monotonic() < deadline:
             pause.wait(_TICK / 2)
-            done = sum(len(ledger.consumed) for ledger in both)
+            done = sum(len(ledger.history.counts()) for ledger in both)
             self.printer.bar("consume", done, self.work.total)
 
     def _tell_published(self) -> None:
@@ -255,18 +255,22 @@ class Run:
         self.printer.step(
             6,
             "consume",
-            f"{len(orders.consumed):,} orders in order by key, "
-            f"{len(clicks.consumed):,} clicks by 4 workers; {self.requeued} given back",
+            f"{len(orders.history.counts()):,} orders in order by key, "
+            f"{len(clicks.history.counts()):,} clicks by 4 workers; {self.requeued} given back",
         )
 
     def report(self, *, seconds: float, seed: int) -> dict[str, Any]:
         """The figures, and the checks that decide about the exit code."""
         both = (self.work.orders, self.work.clicks)
         published = sum(ledger.history.published for ledger in both)
-        consumed = sum(len(ledger.consumed) for ledger in both)
-        lost = sum(ledger.count_lost() for ledger in both)
-        violations = sum(ledger.count_violations() for ledger in both)
-        counts = self.work.clicks.consumed
+        consumed = sum(len(ledger.history.counts()) for ledger in both)
+        lost = sum(len(ledger.history.lost()) for ledger in both)
+        violations = sum(len(ledger.history.disorder()) for ledger in both)
+        # Deliveries beyond the first of each message.
+        duplicates = sum(
+            count - 1 for ledger in both for count in ledger.history.duplicates().values()
+        )
+        counts = self.work.clicks.history.counts()
         retried_well = all(counts[number] > 1 for number in self.work.failing)
         checks = {
             f"{published:,} published = {self.work.total:,} to publish": not self.failures
@@ -282,8 +286,7 @@ class Run:
             "published": published,
             "consumed": consumed,
             "lost": lost,
-            "duplicates": sum(ledger.count_duplicates() for ledger in both)
-            - len(self.work.failing),
+            "duplicates": duplicates - len(self.work.failing),
             "order_violations": violations,
             "leader_moves": self.leader_moves,
             "nsqds_killed": self.nsqds_killed,

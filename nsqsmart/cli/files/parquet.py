@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,27 @@ from nsqsmart.cli.files.appended import link
 from nsqsmart.cli.files.names import FileNames
 from nsqsmart.errors import ConfigError
 
-_MICRO = 1000
-
 
 class ParquetFiles:
     """A file for each :meth:`write`, under its name once it is whole and on disk.
+
+    The columns are those of the Spark source.
 
     Raises :class:`ConfigError` where pyarrow is missing.
     """
 
     def __init__(self, names: FileNames) -> None:
         try:
-            import pyarrow as pa  # noqa: PLC0415 - not for who writes no Parquet
-            from pyarrow import parquet  # noqa: PLC0415
+            from pyarrow import Table, parquet  # noqa: PLC0415 - only where Parquet is written
+
+            from nsqsmart.spark import schema  # noqa: PLC0415
         except ImportError as error:
             raise ConfigError(
                 "--format parquet needs pyarrow: pip install pyarrow, or use --format json"
             ) from error
-        self._arrow: Any = pa
-        self._parquet: Any = parquet
+        self._schema = schema
+        self._make_table: Any = Table.from_batches
+        self._save: Any = parquet.write_table
         self._names = names
         self._revision = 0
         self._name = ""
@@ -40,7 +43,11 @@ class ParquetFiles:
     def write(self, messages: Sequence[Message]) -> None:
         """Put *messages* on disk; raises OSError, and then no file of them is there."""
         buffer = io.BytesIO()
-        self._parquet.write_table(self._table(messages), buffer)
+        batches = [
+            self._schema.to_batch(run, self._schema.texts_of(run), headers=False)
+            for run in map(list, _runs(messages))
+        ]
+        self._save(self._make_table(batches), buffer)
         name = self._names.current()
         self._revision = self._revision if name == self._name else 0
         self._name = name
@@ -69,36 +76,7 @@ class ParquetFiles:
     def close(self) -> None:
         """Nothing is ever open."""
 
-    def _table(self, messages: Sequence[Message]) -> Any:
-        """A row for each, in the columns of the Spark source; ids are signed as Spark has them."""
-        pa = self._arrow
-        number, whole, text = pa.int32(), pa.int64(), pa.string()
-        columns: dict[str, tuple[Any, Callable[[Message], object]]] = {
-            "value": (pa.binary(), lambda each: each.body),
-            "topic": (text, lambda each: each.topic),
-            "channel": (text, lambda each: each.channel),
-            "partition": (number, lambda each: each.partition),
-            "message_id": (text, _id),
-            "internal_id": (whole, lambda each: _signed(each.internal_id)),
-            "trace_id": (whole, lambda each: _signed(each.trace_id)),
-            "offset": (whole, lambda each: each.offset),
-            "size": (number, lambda each: each.size),
-            "timestamp": (pa.timestamp("us", tz="UTC"), lambda each: each.timestamp // _MICRO),
-            "timestamp_ns": (whole, lambda each: each.timestamp),
-            "attempts": (number, lambda each: each.attempts),
-            "nsqd": (text, lambda each: each.nsqd),
-        }
-        arrays = [pa.array(map(value, messages), kind) for kind, value in columns.values()]
-        return pa.table(arrays, names=list(columns))
 
-
-def _id(message: Message) -> str:
-    """Of an original nsqd 16 characters, of a redesigned one the digits of two numbers."""
-    if message.partition is None and message.id.isascii():
-        return message.id.decode()
-    return message.id.hex()
-
-
-def _signed(value: int | None) -> int | None:
-    """As a signed number of 64 bits; an original server has none."""
-    return value if value is None or value < 1 << 63 else value - (1 << 64)
+def _runs(messages: Sequence[Message]) -> Iterator[Iterator[Message]]:
+    """*messages*, in their order, cut where partition or nsqd change: a batch has one of each."""
+    return (run for _, run in groupby(messages, key=lambda each: (each.partition, each.nsqd)))
