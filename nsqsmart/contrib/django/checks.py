@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
@@ -11,7 +12,6 @@ from django.core.checks import Error, Info, Warning, register  # noqa: A004 - as
 
 from nsqsmart import NsqError
 from nsqsmart.contrib.django import conf
-from nsqsmart.contrib.django.aliases import make_producer, use_of
 from nsqsmart.contrib.django.handlers import MODULE, discover
 from nsqsmart.contrib.shared.declaring import find_twice
 from nsqsmart.contrib.shared.fitting import describe_dialects, find_dialects, find_misfits
@@ -22,12 +22,12 @@ _PATIENCE = 2.0
 
 
 def _check_fit(name: str) -> Iterator[Any]:
-    use = use_of(name, discover())
-    dialects = find_dialects(conf.get_alias(name).url, use, _PATIENCE)
-    for wrong in find_misfits(dialects, use):
+    alias = conf.get_alias(name)
+    dialects = find_dialects(alias, _PATIENCE)
+    for wrong in find_misfits(dialects, alias, discover(name)):
         yield Warning(f"alias {name!r}: {wrong}", hint="manage.py nsq_ping", id="nsqsmart.W005")
-    if use.dialect is None:
-        for line in describe_dialects(dialects, use):
+    if alias.dialect is None:
+        for line in describe_dialects(dialects, alias):
             dialect = line.partition(" ")[0]
             yield Info(
                 f"alias {name!r}: {line}",
@@ -82,7 +82,7 @@ def _check_alias(alias: conf.Alias) -> Iterator[Any]:
 def _is_about_options(alias: conf.Alias) -> bool:
     """Whether the address alone could be used."""
     try:
-        alias._replace(options={}).target()
+        replace(alias, options={}).target()
     except ConfigError:
         return False
     return True
@@ -141,7 +141,7 @@ def check_servers(**_given: Any) -> list[Any]:
         return []  # check_settings says so
     for name in names:
         try:
-            with make_producer(name) as producer:
+            with conf.get_alias(name).make_producer() as producer:
                 producer.ping(_PATIENCE)
             found += _check_fit(name)
         except ConfigError:

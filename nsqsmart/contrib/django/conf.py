@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from django.conf import settings
 
-from nsqsmart.config import Endpoint, ProducerConfig
-from nsqsmart.contrib.shared.fitting import check_dialect
-from nsqsmart.contrib.shared.producing import read_target
+from nsqsmart.contrib.shared.settings import Settings, check_dialect
 from nsqsmart.errors import ConfigError
 
 MODES: Final = ("on_commit", "now", "outbox")
@@ -20,32 +19,16 @@ _IN_TESTS: Final = ("record", "send")
 _KEYS: Final = ("URL", "PUBLISH", "OPTIONS", "IN_TESTS", "DIALECT")
 
 
-class Alias(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Alias(Settings):
     """One entry of the setting.
 
-    ``url`` is None for the one of the environment; ``publish`` is one of MODES; ``options`` are for
-    producers and consumers; ``sends_in_tests`` tells that tests do not only record; ``dialect``
-    says which servers these are, None for nothing.
+    ``publish`` is one of MODES; ``sends_in_tests`` tells that tests do not only record.
     """
 
     name: str
-    url: str | None
     publish: str
-    options: Mapping[str, Any]
     sends_in_tests: bool
-    dialect: str | None = None
-
-    @property
-    def source(self) -> str:
-        """The name of its options in the settings, for errors."""
-        return f"settings.NSQSMART[{self.name!r}]['OPTIONS']"
-
-    def target(self) -> tuple[Endpoint, ProducerConfig]:
-        """Where its producer goes and what it is told; raises ConfigError."""
-        try:
-            return read_target(self.url, self.options, self.source)
-        except ConfigError as error:
-            raise ConfigError(f"settings.NSQSMART[{self.name!r}]: {error}") from error
 
 
 @cache
@@ -102,8 +85,16 @@ def _read_alias(name: str, entry: object) -> Alias:
     if tests not in _IN_TESTS:
         raise ConfigError(f"{where}['IN_TESTS'] {tests!r} is none of {', '.join(_IN_TESTS)}")
     dialect = check_dialect(entry.get("DIALECT"), f"{where}['DIALECT']")
-    options = entry.get("OPTIONS", {})
-    return Alias(name, entry.get("URL") or None, mode, options, tests == "send", dialect)
+    return Alias(
+        where=where,
+        url=entry.get("URL") or None,
+        options=entry.get("OPTIONS", {}),
+        source=f"{where}['OPTIONS']",
+        dialect=dialect,
+        name=name,
+        publish=mode,
+        sends_in_tests=tests == "send",
+    )
 
 
 def _near(name: object, known: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import connections, reset_queries, transaction
 
 from nsqsmart import Requeue
-from nsqsmart.config import ConsumerConfig, read_options
+from nsqsmart.config import ConsumerConfig
 from nsqsmart.contrib.django import conf
 from nsqsmart.contrib.shared.declaring import Declared
 from nsqsmart.contrib.shared.running import Limits, Shift
@@ -56,10 +56,7 @@ def make_shift(chosen: list[Declared], limits: Limits, workers: int | None) -> S
     """Consumers for the *chosen* handlers; raises ConfigError. Nothing is dialled."""
     shift = Shift(limits)
     for each in chosen:
-        alias = conf.get_alias(each.alias)
-        shared = read_options(ConsumerConfig, alias.options, alias.source, shared=True)
-        own = {} if workers is None else {"workers": workers}
-        shift.add(each, around(each), alias.url, {**shared, **each.options, **own})
+        shift.add(each, around(each), conf.get_alias(each.alias), workers)
     return shift
 
 

@@ -51,7 +51,7 @@ def handler(
     return decorate
 
 
-def discover() -> list[Declared]:
-    """Import the ``nsq.py`` of every app; returns all handlers."""
+def discover(alias: str | None = None) -> list[Declared]:
+    """Import the ``nsq.py`` of every app; returns all handlers, or those of *alias*."""
     autodiscover_modules(MODULE)
-    return list(declared)
+    return [each for each in declared if alias in (None, each.alias)]

@@ -69,11 +69,14 @@ def _add_consume(group: AppGroup, state: State, handlers: Callable[[], list[Decl
     @click.option("--reload", "reloads", is_flag=True, help="Start again when the code changes.")
     def consume(*, reloads: bool, **options: Any) -> None:
         """Run the handlers until SIGINT or SIGTERM; a second one ends it at once."""
-        work = _Work(state, handlers, options, at_exit=reloads)
+
+        def work() -> None:
+            _end(_consume(state, handlers(), options, at_exit=reloads))
+
         if reloads:
-            run_with_reloader(work.run_reloaded)
+            run_with_reloader(work)
         else:
-            _end(work.run())
+            work()
 
 
 def _end(code: int) -> None:
@@ -82,52 +85,28 @@ def _end(code: int) -> None:
         sys.exit(code)
 
 
-class _Work:
-    """One ``flask nsq consume``."""
-
-    def __init__(
-        self,
-        state: State,
-        handlers: Callable[[], list[Declared]],
-        options: dict[str, Any],
-        *,
-        at_exit: bool,
-    ) -> None:
-        self._state = state
-        self._handlers = handlers
-        self._options = options
-        self._at_exit = at_exit
-
-    def run_reloaded(self) -> None:
-        """In the thread of a reloader, which waits for a change when this has ended."""
-        self.run()
-
-    def run(self) -> int:
-        """Consume until it ends; returns the exit code."""
-        try:
-            return self._run()
-        except ServersLost as error:
-            return _fail(str(error), RETRY_LATER)
-        except NsqError as error:
-            return _fail(str(error), FAILED)
-        except KeyboardInterrupt:
-            return _fail("interrupted while it drained", INTERRUPTED)
-
-    def _run(self) -> int:
-        options, state = self._options, self._state
+def _consume(
+    state: State, handlers: list[Declared], options: dict[str, Any], *, at_exit: bool
+) -> int:
+    """Consume until it ends; *at_exit* where signals are a reloader's. Returns the exit code."""
+    try:
         limits = Limits(options["max_messages"], options["exit_when_idle"], options["lost_after"])
-        chosen = choose(self._handlers(), topic=options["topic"], channel=options["channel"])
-        own = {} if options["workers"] is None else {"workers": options["workers"]}
+        chosen = choose(handlers, topic=options["topic"], channel=options["channel"])
         shift = Shift(limits)
         for each in chosen:
-            told = {**state.consumer_options(), **each.options, **own}
-            shift.add(each, around(state.app, each), state.url, told)
+            shift.add(each, around(state.app, each), state.settings, options["workers"])
             click.echo(f"{each.topic}/{each.channel}: {each.name}")
-        if self._at_exit:
+        if at_exit:
             shift.stop_at_exit()
         for line in describe(chosen, shift.run(lambda: click.echo(CONSUMING))):
             click.echo(line)
-        return 0
+    except ServersLost as error:
+        return _fail(str(error), RETRY_LATER)
+    except NsqError as error:
+        return _fail(str(error), FAILED)
+    except KeyboardInterrupt:
+        return _fail("interrupted while it drained", INTERRUPTED)
+    return 0
 
 
 def around(app: Flask, declared: Declared) -> Callable[[Any], object]:
@@ -142,30 +121,31 @@ def around(app: Flask, declared: Declared) -> Callable[[Any], object]:
 
 def _ping(state: State, handlers: list[Declared], timeout: float) -> int:
     try:
-        with state.make_producer() as producer:
+        settings = state.settings
+        with settings.make_producer() as producer:
             took = producer.ping(timeout)
-        use = state.use(handlers)
-        dialects = find_dialects(state.url, use, timeout)
+        dialects = find_dialects(settings, timeout)
     except ConfigError as error:
         return _fail(str(error), FAILED)
     except NsqError as error:
         return _fail(str(error), RETRY_LATER)
     for nsqd, seconds in sorted(took.items()):
         click.echo(f"{nsqd} answered in {seconds * 1000:.1f} ms")
-    for line in describe_dialects(dialects, use):
+    for line in describe_dialects(dialects, settings):
         click.echo(line)
-    wrong = find_misfits(dialects, use)
+    wrong = find_misfits(dialects, settings, handlers)
     return _fail("; ".join(wrong), FAILED) if wrong else 0
 
 
 def _tail(state: State, topic: str, channel: str, most: int | None) -> int:
     try:
-        options = state.consumer_options()
+        settings = state.settings
+        options = settings.options_of(ConsumerConfig)
         if most:
             # What is not to be printed need not come.
-            usual = resolve(ConsumerConfig, state.url, options)[1].max_in_flight
+            usual = resolve(ConsumerConfig, settings.url, options)[1].max_in_flight
             options["max_in_flight"] = min(most, usual)
-        consumer = Consumer(topic, channel, address=state.url, **options)
+        consumer = Consumer(topic, channel, address=settings.url, **options)
         with consumer:
             for number, message in enumerate(consumer, 1):
                 _print(message)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from flask import Flask
 
 from nsqsmart import Producer
-from nsqsmart.config import ConsumerConfig, ProducerConfig, options_of, read_options
-from nsqsmart.contrib.shared.declaring import Declared
+from nsqsmart.config import ConsumerConfig, ProducerConfig, options_of
 from nsqsmart.contrib.shared.delivering import Tally
-from nsqsmart.contrib.shared.fitting import Use, check_dialect
-from nsqsmart.contrib.shared.producing import PUBLISH_TIMEOUT, make_producer, read_target
+from nsqsmart.contrib.shared.settings import PUBLISH_TIMEOUT, Settings, check_dialect
 from nsqsmart.errors import ConfigError
-from nsqsmart.testing.recording import Outbox, RecordingProducer
+from nsqsmart.testing.recording import Outbox
 
 URL: Final = "NSQSMART_URL"
 OPTIONS: Final = "NSQSMART_OPTIONS"
@@ -36,22 +34,23 @@ class State:
         self._made: dict[bool, Producer] = {}
 
     @property
-    def url(self) -> str | None:
-        """The address in the config; None for that of the environment."""
-        found = self.app.config.get(URL)
-        if found is not None and not isinstance(found, str):
-            raise ConfigError(f"app.config[{URL!r}] must be a str, not {type(found).__name__}")
-        return found or None
-
-    @property
-    def dialect(self) -> str | None:
-        """What the config says of the servers; raises ConfigError."""
-        return check_dialect(self.app.config.get(DIALECT), f"app.config[{DIALECT!r}]")
+    def settings(self) -> Settings:
+        """What the config says now; raises ConfigError."""
+        config = self.app.config
+        url, options = config.get(URL), config.get(OPTIONS, {})
+        if url is not None and not isinstance(url, str):
+            raise ConfigError(f"app.config[{URL!r}] must be a str, not {type(url).__name__}")
+        if not isinstance(options, Mapping):
+            raise ConfigError(f"{_SOURCE} must be a dict, not {type(options).__name__}")
+        dialect = check_dialect(config.get(DIALECT), f"app.config[{DIALECT!r}]")
+        return Settings(
+            where="app.config", url=url or None, options=options, source=_SOURCE, dialect=dialect
+        )
 
     @property
     def records(self) -> bool:
         """Whether it is a test that has not said where to publish."""
-        return bool(self.app.config.get("TESTING")) and self.url is None
+        return bool(self.app.config.get("TESTING")) and self.settings.url is None
 
     @property
     def producer(self) -> Producer:
@@ -59,25 +58,16 @@ class State:
         found = self._made.get(self.records)
         if found is not None:
             return found
-        made = self._make_recorder() if self.records else self.make_producer()
+        settings = self.settings
+        made = settings.make_recorder(self.outbox) if self.records else settings.make_producer()
         # If another thread was faster, this one has not connected yet.
         return self._made.setdefault(self.records, made)
 
     def find_producer(self) -> tuple[Producer, float]:
         """The producer, and how many seconds its config gives a publish; raises ConfigError."""
-        return self.producer, PUBLISH_TIMEOUT if self.records else self.target().publish_timeout
-
-    def make_producer(self) -> Producer:
-        """A real one, as the config has it; raises ConfigError."""
-        return make_producer(self.url, self._options(), _SOURCE, self.target())
-
-    def _make_recorder(self) -> RecordingProducer:
-        ordering = str(self._options().get("ordering", "required"))
-        return RecordingProducer(self.outbox, dialect=self.dialect, ordering=ordering)
-
-    def use(self, handlers: Collection[Declared]) -> Use:
-        """What the config and *handlers* have declared; raises ConfigError."""
-        return Use(self.dialect, self._options(), _SOURCE, handlers)
+        if self.records:
+            return self.producer, PUBLISH_TIMEOUT
+        return self.producer, self.settings.target()[1].publish_timeout
 
     def close(self) -> None:
         """Close the producer; the next use makes another."""
@@ -85,32 +75,15 @@ class State:
             _, producer = self._made.popitem()
             producer.close()
 
-    def target(self) -> ProducerConfig:
-        """The options of a producer; raises ConfigError."""
-        try:
-            return read_target(self.url, self._options(), _SOURCE)[1]
-        except ConfigError as error:
-            raise ConfigError(f"app.config: {error}") from error
-
-    def consumer_options(self) -> dict[str, Any]:
-        """The options of a consumer that are in the config; raises ConfigError."""
-        return read_options(ConsumerConfig, self._options(), _SOURCE, shared=True)
-
     def check(self) -> None:
         """Raise ConfigError for what is wrong already; an address may come later."""
         for name in self.app.config:
             if name.startswith("NSQSMART_") and name not in _SETTINGS:
                 raise ConfigError(f"app.config[{name!r}] is not a setting: {_hint(name)}")
-        check_dialect(self.app.config.get(DIALECT), f"app.config[{DIALECT!r}]")
-        read_options(ProducerConfig, self._options(), _SOURCE, shared=True)
-        if self.url is not None:
-            self.target()
-
-    def _options(self) -> Mapping[str, Any]:
-        found = self.app.config.get(OPTIONS, {})
-        if not isinstance(found, Mapping):
-            raise ConfigError(f"{_SOURCE} must be a dict, not {type(found).__name__}")
-        return found
+        settings = self.settings
+        settings.options_of(ProducerConfig)
+        if settings.url is not None:
+            settings.target()
 
 
 def _hint(name: str) -> str:

@@ -5,7 +5,7 @@
     declaring    handlers as a project declares them
     running      runs those handlers in a process until it is to end
     fitting      which servers these are, and what of the declared use they cannot do
-    producing    a Producer as the settings say
+    settings     what a project says of its servers and clients; makes producers of it
     letters      a message that is published later
     sending      publishes letters with few commands
     delivering   sends letters after their commit: counts each, logs those that were lost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from nsqsmart import CloseReport, Consumer, run
 from nsqsmart.config import ConsumerConfig, resolve
 from nsqsmart.contrib.shared.declaring import Declared
+from nsqsmart.contrib.shared.settings import Settings
 
 CONSUMING = "consuming; SIGINT or SIGTERM ends it"
 
@@ -52,15 +53,19 @@ class Shift:
         self,
         declared: Declared,
         call: Callable[[Any], object],
-        address: str | None,
-        options: Mapping[str, Any],
+        settings: Settings,
+        workers: int | None,
     ) -> None:
-        """Consume for *declared*, with *call* around its function."""
+        """Consume for *declared*, with *call* around its function.
+
+        Its own options win over those of *settings*, and *workers* over both. Raises ConfigError.
+        """
         handler = self._counting(call)
-        options = dict(options)
+        own = {} if workers is None else {"workers": workers}
+        options = {**settings.options_of(ConsumerConfig), **declared.options, **own}
         if self._limits.max_messages is not None:
             # What is not to be handled need not come.
-            usual = resolve(ConsumerConfig, address, options)[1].max_in_flight
+            usual = resolve(ConsumerConfig, settings.url, options)[1].max_in_flight
             options["max_in_flight"] = max(1, min(self._limits.max_messages, usual))
         batch, plain = (handler, None) if declared.batch else (None, handler)
         self.consumers.append(
@@ -69,7 +74,7 @@ class Shift:
                 declared.channel,
                 plain,
                 batch_handler=batch,
-                address=address,
+                address=settings.url,
                 **options,
             )
         )

@@ -14,6 +14,7 @@ from nsqsmart.cli.common.progress import Bar
 from nsqsmart.client.consuming.rdy_controller import RdyController
 from nsqsmart.contrib.shared import running
 from nsqsmart.contrib.shared.running import Limits, Shift
+from nsqsmart.contrib.shared.settings import Settings
 from nsqsmart.errors import MessageRejected, PublishFailed
 
 COUNT = 300
@@ -179,9 +180,11 @@ def test_what_max_messages_did_not_want_is_kept_for_the_end(monkeypatch, batch):
 
     monkeypatch.setattr(running, "Consumer", Consumer)
     shift = Shift(Limits(max_messages=1))
-    declared = SimpleNamespace(topic="orders", channel="c", batch=batch)
+    declared = SimpleNamespace(topic="orders", channel="c", batch=batch, options={})
     handled = []
-    shift.add(declared, handled.append, "nsq://127.0.0.1:1?max_in_flight=50", {})
+    url = "nsq://127.0.0.1:1?max_in_flight=50"
+    settings = Settings(where="here", url=url, options={}, source="options")
+    shift.add(declared, handled.append, settings, None)
     assert made.pop(0) == 1
     for each in (given := messages(2)):
         assert made[0]([each] if batch else each) is None

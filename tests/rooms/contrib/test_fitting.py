@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nsqsmart.contrib.shared.declaring import declare
-from nsqsmart.contrib.shared.fitting import Use, describe_dialects, find_misfits
+from nsqsmart.contrib.shared.fitting import describe_dialects, find_misfits
+from nsqsmart.contrib.shared.settings import Settings
 from nsqsmart.names import Dialect
 
 ORIGINAL = {"h:4150": Dialect.ORIGINAL}
@@ -13,7 +14,8 @@ REDESIGNED = {"h:4150": Dialect.REDESIGNED}
 
 
 def use(dialect=None, handlers=(), **options):
-    return Use(dialect, options, "OPTIONS", handlers)
+    told = {"where": "", "url": None, "source": "OPTIONS"}
+    return Settings(dialect=dialect, options=options, **told), handlers
 
 
 def handler(**options):
@@ -33,10 +35,10 @@ def handler(**options):
     ],
 )
 def test_what_original_servers_cannot_do(declared, words):
-    (wrong,) = find_misfits(ORIGINAL, declared)
+    (wrong,) = find_misfits(ORIGINAL, *declared)
     assert words in wrong
-    if declared.dialect is None:
-        assert find_misfits(REDESIGNED, declared) == []
+    if declared[0].dialect is None:
+        assert find_misfits(REDESIGNED, *declared) == []
 
 
 @pytest.mark.parametrize(
@@ -49,14 +51,14 @@ def test_what_original_servers_cannot_do(declared, words):
     ],
 )
 def test_what_they_can_do(declared):
-    assert find_misfits(ORIGINAL, declared) == []
+    assert find_misfits(ORIGINAL, *declared) == []
 
 
 def test_servers_are_described_by_what_they_refuse():
-    (line,) = describe_dialects(ORIGINAL, use())
+    (line,) = describe_dialects(ORIGINAL, use()[0])
     assert line.startswith("original NSQ: key=, partition=, headers=, tag= and trace= are refused")
-    (line,) = describe_dialects(ORIGINAL, use(ordering="best-effort"))
+    (line,) = describe_dialects(ORIGINAL, use(ordering="best-effort")[0])
     assert "key= is sent without order" in line
-    (line,) = describe_dialects(REDESIGNED, use())
+    (line,) = describe_dialects(REDESIGNED, use()[0])
     assert line.startswith("redesigned NSQ: delay= is refused")
-    assert len(describe_dialects({**ORIGINAL, "i:1": Dialect.REDESIGNED}, use())) == 2
+    assert len(describe_dialects({**ORIGINAL, "i:1": Dialect.REDESIGNED}, use()[0])) == 2

@@ -174,7 +174,7 @@ def test_options_and_the_patience_of_a_request(make_app):
         return (
             make_app(nsq, NSQSMART_URL=URL, NSQSMART_OPTIONS=options)
             .extensions["nsqsmart"]
-            .target()
+            .settings.target()[1]
             .publish_timeout
         )
 

@@ -8,7 +8,6 @@ from django.core.management.base import BaseCommand, CommandError
 
 from nsqsmart import NsqError
 from nsqsmart.contrib.django import conf
-from nsqsmart.contrib.django.aliases import make_producer, use_of
 from nsqsmart.contrib.django.handlers import discover
 from nsqsmart.contrib.shared.fitting import describe_dialects, find_dialects, find_misfits
 from nsqsmart.errors import ConfigError, DiscoveryError
@@ -39,7 +38,7 @@ class Command(BaseCommand):
         try:
             names = [options["alias"]] if options["alias"] else list(conf.read_aliases())
             for name in names:
-                with make_producer(name) as producer:
+                with conf.get_alias(name).make_producer() as producer:
                     failures = self._ping(name, producer, options["timeout"])
                 silent += failures
                 if not failures:
@@ -62,11 +61,12 @@ class Command(BaseCommand):
 
     def _look(self, name: str, timeout: float) -> list[str]:
         """Say which servers these are; what they cannot do."""
-        use = use_of(name, discover())
+        alias = conf.get_alias(name)
         try:
-            dialects = find_dialects(conf.get_alias(name).url, use, timeout)
+            dialects = find_dialects(alias, timeout)
         except DiscoveryError as error:
             return [f"{name}: {error}"]
-        for line in describe_dialects(dialects, use):
+        for line in describe_dialects(dialects, alias):
             self.stdout.write(f"{name}: {line}")
-        return [f"{name}: {misfit}" for misfit in find_misfits(dialects, use)]
+        misfits = find_misfits(dialects, alias, discover(name))
+        return [f"{name}: {misfit}" for misfit in misfits]
