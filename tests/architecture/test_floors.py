@@ -79,7 +79,7 @@ VIOLATIONS = [
     Violation("client-rooms", "client/spooling", "import nsqsmart.client.pipelining.pending"),
     Violation("client-rooms", "client/shared", "import nsqsmart.client.publishing.call"),
     Violation("cli-rooms", "cli/common", "import nsqsmart.cli.commands.pub"),
-    Violation("cli-rooms", "cli/files", "import nsqsmart.cli.demo.ledger"),
+    Violation("cli-rooms", "cli/files", "import nsqsmart.cli.demo.story"),
     Violation("spark-rooms", "spark/sink", "import nsqsmart.spark.source.survey"),
     Violation("spark-rooms", "spark/spool", "import nsqsmart.spark.source.filling"),
     Violation("spark-rooms", "spark/report", "import nsqsmart.spark.jobs.runtime"),

@@ -161,9 +161,7 @@ def add_parser(commands: Commands[Parser]) -> None:
         help=f"bytes in each message ({_SIZE})",
     )
     parser.add_argument("--topic", help="an existing topic; its other channels get them too")
-    parser.add_argument(
-        "--partitions", type=flags.count, default=1, metavar="N", help="of the topic (1)"
-    )
+    flags.add_count(parser, "--partitions", "of the topic (1)", default=1)
     parser.add_argument(
         "--one-by-one", action="store_true", help="wait for the answer to each publish"
     )

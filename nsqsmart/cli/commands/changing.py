@@ -36,10 +36,8 @@ def add_parser(commands: Commands[Parser]) -> None:
     """Add both commands to the parser."""
     topic = _add_command(commands, "topic", _ABOUT_TOPIC)
     topic.add_argument("topics", nargs="+", metavar="TOPIC", help="one topic or more")
-    topic.add_argument("--partitions", type=flags.count, metavar="N", help="with create (1)")
-    topic.add_argument(
-        "--replicas", type=flags.count, metavar="N", help="with create: copies of each (1)"
-    )
+    flags.add_count(topic, "--partitions", "with create (1)")
+    flags.add_count(topic, "--replicas", "with create: copies of each (1)")
     topic.add_argument("--ordered", action="store_true", help="with create: consumed in order")
     topic.add_argument(
         "--extend-support", action="store_true", help="with create: messages may have headers"

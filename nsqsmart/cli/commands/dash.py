@@ -199,13 +199,7 @@ def add_parser(commands: Commands[Parser]) -> None:
         metavar="PORT",
         help=f"where (default {_PORT}, or any if it is taken)",
     )
-    parser.add_argument(
-        "--interval",
-        type=flags.seconds,
-        default=2.0,
-        metavar="SECONDS",
-        help="how often the servers are asked (2)",
-    )
+    flags.add_seconds(parser, "--interval", "how often the servers are asked (2)", default=2.0)
     flags.add_address(parser)
     flags.add_options(parser, AdminConfig)
     parser.set_defaults(run=run)

@@ -14,8 +14,7 @@ from pathlib import Path
 from time import monotonic
 
 from nsqsmart.cli.common.ending import TURN, pause
-from nsqsmart.cli.demo.ledger import Ledger
-from nsqsmart.cli.demo.story import Printer, Run, Workload
+from nsqsmart.cli.demo.story import Ledger, Printer, Story, Workload
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConfigError
 
@@ -73,7 +72,7 @@ def run(chosen: argparse.Namespace) -> int:
         f"({source}seed {chosen.seed})\n"
     )
     with Cluster(dialect="redesigned", nsqds=3, lookupds=2) as cluster:
-        story = Run(cluster, workload, printer)
+        story = Story(cluster, workload, printer)
         story.tell()
         report = story.report(seconds=monotonic() - started, seed=chosen.seed)
         _print_report(printer, report)

@@ -321,21 +321,9 @@ def add_parser(commands: Commands[Parser]) -> None:
     place.add_argument(
         "--partition", type=_partition, metavar="N", help="publish to this partition"
     )
-    parser.add_argument(
-        "--delay",
-        type=flags.seconds,
-        metavar="SECONDS",
-        help="deliver after this time (original nsqds only)",
-    )
-    parser.add_argument(
-        "--rate", type=flags.count, metavar="N", help="publish at most N messages a second"
-    )
-    parser.add_argument(
-        "--deadline",
-        type=flags.seconds,
-        metavar="SECONDS",
-        help="give up after this time, with exit code 75",
-    )
+    flags.add_seconds(parser, "--delay", "deliver after this time (original nsqds only)")
+    flags.add_count(parser, "--rate", "publish at most N messages a second")
+    flags.add_seconds(parser, "--deadline", "give up after this time, with exit code 75")
     parser.add_argument(
         "--spool",
         dest=flags.GIVEN + "spool",

@@ -45,12 +45,8 @@ def add_parser(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--nsqds", type=_nsqds, metavar="N", help="how many nsqds (default: as many as replicas)"
     )
-    parser.add_argument(
-        "--partitions", type=flags.count, default=1, metavar="N", help="of each new topic (1)"
-    )
-    parser.add_argument(
-        "--replicas", type=flags.count, default=1, metavar="N", help="of each new topic (1)"
-    )
+    flags.add_count(parser, "--partitions", "of each new topic (1)", default=1)
+    flags.add_count(parser, "--replicas", "of each new topic (1)", default=1)
     parser.add_argument(
         "--topic",
         action="append",

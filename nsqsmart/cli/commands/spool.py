@@ -31,9 +31,7 @@ def add_parser(commands: Commands[Parser]) -> None:
     )
     parser.add_argument("action", choices=["status", "flush"], help="show what waits, or send it")
     parser.add_argument("--spool", metavar="DIR", help=f"the folder (default: {variable('spool')})")
-    parser.add_argument(
-        "--deadline", type=flags.seconds, metavar="SECONDS", help="flush: give up after this time"
-    )
+    flags.add_seconds(parser, "--deadline", "flush: give up after this time")
     flags.add_json(parser, "print one JSON object")
     flags.add_address(parser)
     flags.add_options(parser, ProducerConfig)

@@ -38,15 +38,8 @@ def add_parser(commands: Commands[Parser]) -> None:
     )
     parser.add_argument("--topic", help="only this topic")
     parser.add_argument("--channel", help="only this channel")
-    parser.add_argument(
-        "--interval", type=flags.seconds, metavar="SECONDS", help="report every SECONDS, with rates"
-    )
-    parser.add_argument(
-        "--count",
-        type=flags.count,
-        metavar="N",
-        help="end after N reports, 2 s apart without --interval",
-    )
+    flags.add_seconds(parser, "--interval", "report every SECONDS, with rates")
+    flags.add_count(parser, "--count", "end after N reports, 2 s apart without --interval")
     parser.add_argument(
         "--partitions", action="store_true", help="a line for each partition, with its leader"
     )

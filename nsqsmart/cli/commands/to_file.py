@@ -178,13 +178,7 @@ def add_parser(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--topic-pattern", type=_pattern, metavar="REGEX", help="all topics whose names match"
     )
-    parser.add_argument(
-        "--topic-refresh",
-        type=flags.seconds,
-        default=60.0,
-        metavar="SECONDS",
-        help="look for new topics so often (1m)",
-    )
+    flags.add_seconds(parser, "--topic-refresh", "look for new topics so often (1m)", default=60.0)
     parser.add_argument("--channel", default="nsq_to_file", help="channel to read (nsq_to_file)")
     parser.add_argument("-n", "--n", type=flags.count, metavar="N", help="end after N messages")
     parser.add_argument(
@@ -209,12 +203,11 @@ def add_parser(commands: Commands[Parser]) -> None:
         metavar="SECONDS",
         help="begin a new file after this time, as 1h (off)",
     )
-    parser.add_argument(
+    flags.add_seconds(
+        parser,
         "--sync-interval",
-        type=flags.seconds,
+        "longest time for a message to wait for fsync (1s); at once where the server waits",
         default=1.0,
-        metavar="SECONDS",
-        help="longest time for a message to wait for fsync (1s); at once where the server waits",
     )
     parser.add_argument(
         "--skip-empty-files",

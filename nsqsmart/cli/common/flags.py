@@ -218,6 +218,16 @@ def size(text: str) -> int:
     return int(text)
 
 
+def add_seconds(parser: Parser, flag: str, what: str, default: float | None = None) -> None:
+    """A flag that takes :func:`seconds`; *what* is its help."""
+    parser.add_argument(flag, type=seconds, default=default, metavar="SECONDS", help=what)
+
+
+def add_count(parser: Parser, flag: str, what: str, default: int | None = None) -> None:
+    """A flag that takes a :func:`count`; *what* is its help."""
+    parser.add_argument(flag, type=count, default=default, metavar="N", help=what)
+
+
 def add_json(parser: Parser, what: str) -> None:
     """``--json``."""
     parser.add_argument("--json", action="store_true", help=what)

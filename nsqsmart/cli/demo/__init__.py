@@ -1,5 +1,5 @@
 """The story that ``nsqsmart demo`` tells.
 
-``story`` publishes, consumes, moves a leader and kills an nsqd. It notes all of it in the
-``ledger``, which counts what is lost, twice or out of order.
+``story`` publishes, consumes, moves a leader and kills an nsqd. Its ledgers note what was
+published and what came back.
 """

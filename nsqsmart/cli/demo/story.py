@@ -11,10 +11,10 @@ from time import monotonic
 from typing import Any, TextIO
 
 import nsqsmart
-from nsqsmart.cli.demo.ledger import Ledger
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import PublishError
 from nsqsmart.terminal import MovingLine
+from nsqsmart.testing.history import History
 
 _BAR = 24
 
@@ -53,6 +53,45 @@ class Printer:
         self._bar.draw(f"   {title:<12} {bar}  {done:,}/{total:,} ")
 
 
+@dataclass
+class Ledger:
+    """One topic's books; thread-safe. *keys* gives the key of each message, by its number.
+
+    Messages are told apart by their trace id, which the demo chooses: bodies stay untouched, and a
+    copy that a retry stored twice is recognised as a copy.
+    """
+
+    topic: str
+    keys: list[str]
+    first_id: int
+    ordered: bool
+    history: History[int] = field(default_factory=History)
+    retried: int = 0
+    latencies: list[float] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Messages of a key are sent as they are numbered."""
+        for number, key in enumerate(self.keys):
+            self.history.sent(number, key if self.ordered else None)
+
+    def trace_id(self, number: int) -> int:
+        """The trace id of message *number*."""
+        return self.first_id + number
+
+    def publish(self, number: int, attempts: int, seconds: float) -> None:
+        """Message *number* was accepted."""
+        self.history.acknowledged(number)
+        with self.lock:
+            self.retried += attempts > 1
+            self.latencies.append(seconds)
+
+    def consume(self, trace_id: int) -> int:
+        """A handler has the message of *trace_id*; returns how often it came before."""
+        number = trace_id - self.first_id
+        return self.history.consumed(number) if 0 <= number < len(self.keys) else 0
+
+
 @dataclass(frozen=True)
 class Workload:
     """What to publish: ordered by key, and pooled, of which *failing* fail once."""
@@ -75,7 +114,7 @@ class Workload:
 
 
 @dataclass
-class Run:
+class Story:
     """One telling of the story."""
 
     cluster: Cluster

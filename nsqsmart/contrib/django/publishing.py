@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, Unpack, overload
 
 from asgiref.sync import sync_to_async
@@ -9,10 +10,9 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from nsqsmart import PublishArguments, Receipt
 from nsqsmart.contrib.django import conf
-from nsqsmart.contrib.django.aliases import producers
-from nsqsmart.contrib.django.batches import Batch, find_batch
-from nsqsmart.contrib.django.signals import tally
-from nsqsmart.contrib.shared.delivering import Counts
+from nsqsmart.contrib.django.aliases import find_producer, producers
+from nsqsmart.contrib.django.signals import tally, tell
+from nsqsmart.contrib.shared.delivering import Counts, Parcel, deliver
 from nsqsmart.contrib.shared.letters import Letter
 from nsqsmart.errors import ConfigError
 
@@ -129,13 +129,13 @@ def _publish_at_commit(letter: Letter, database: str) -> None:
     connection = connections[database]
     if connection.connection is None and connection.settings_dict.get("AUTOCOMMIT", True):
         # This database was not asked for anything yet: no connection is made only for this.
-        Batch([letter])()
+        CommitBatch([letter])()
         return
-    batch = find_batch(connection)
+    batch = _find_batch(connection)
     if batch is not None:
         batch.letters.append(letter)
         return
-    transaction.on_commit(Batch([letter], connection), using=database, robust=True)
+    transaction.on_commit(CommitBatch([letter], connection), using=database, robust=True)
 
 
 def _keep(letter: Letter, database: str) -> None:
@@ -146,3 +146,71 @@ def _keep(letter: Letter, database: str) -> None:
             'the outbox needs "nsqsmart.contrib.django" in INSTALLED_APPS, and manage.py migrate'
         ) from error
     OutboxMessage.keep(letter, database)
+
+
+# ----------------------------------------------------------- all that one transaction publishes
+
+
+class CommitBatch:
+    """Letters that are sent when it is called; nothing that is an Exception comes out of it.
+
+    *connection* is that of the transaction which calls it, None if there is none.
+    """
+
+    def __init__(self, letters: list[Letter], connection: Any = None) -> None:
+        self.letters = letters
+        self.transaction = None if connection is None else _transaction_of(connection)
+
+    def __call__(self) -> None:
+        """Send them, each alias with its producer, and account for every one."""
+        letters, self.letters = self.letters, []
+        groups: dict[str, list[Letter]] = {}
+        for letter in letters:
+            groups.setdefault(letter.alias, []).append(letter)
+        deliver(
+            Parcel(group, partial(find_producer, alias), tell, tally)
+            for alias, group in groups.items()
+        )
+
+
+def _find_batch(connection: Any) -> CommitBatch | None:
+    """The batch that a letter written now belongs to; None if a new one has to be registered.
+
+    Django drops a callback when a savepoint is rolled back that it was registered in. So a letter
+    may join a batch whose savepoints that still stand are the current ones; those which were
+    released since can no more be rolled back alone. Batches that have become alike so are joined,
+    or a loop with a savepoint for each row would have one for each row.
+    """
+    current = _savepoints(connection)
+    mine = _transaction_of(connection)
+    hooks = connection.run_on_commit
+    own = [
+        (number, hook[0] & current, hook[1])
+        for number, hook in enumerate(hooks)
+        if isinstance(hook[1], CommitBatch) and hook[1].transaction == mine
+    ]
+    if len(own) > 1 and own[-1][1] == own[-2][1]:
+        number, _, last = own.pop()
+        own[-1][2].letters += last.letters
+        del hooks[number]
+    if own and own[-1][1] == current:
+        return own[-1][2]
+    return None
+
+
+def _savepoints(connection: Any) -> set[str]:
+    return {each for each in connection.savepoint_ids if each is not None}
+
+
+def _transaction_of(connection: Any) -> object:
+    """What tells one transaction from the next on *connection*.
+
+    After a commit Django forgets its callbacks, so those that are there are of one transaction. In
+    a TestCase nothing is committed: there a transaction of the application is a savepoint.
+    """
+    tests = sum(block._from_testcase for block in connection.atomic_blocks)  # noqa: SLF001
+    if not tests:
+        return None
+    own = [each for each in connection.savepoint_ids[tests - 1 :] if each is not None]
+    # Without one, the application would have no transaction, and publish each at once.
+    return own[0] if own else object()

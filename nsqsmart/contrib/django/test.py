@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import connections
 
-from nsqsmart.contrib.django.batches import Batch
+from nsqsmart.contrib.django.publishing import CommitBatch
 from nsqsmart.testing.recording import Key, Outbox, Published, assert_published, outbox
 
 __all__ = ["NSQTestMixin", "outbox"]
@@ -63,5 +63,5 @@ def _waiting() -> int:
         len(hook[1].letters)
         for connection in connections.all(initialized_only=True)
         for hook in connection.run_on_commit
-        if isinstance(hook[1], Batch)
+        if isinstance(hook[1], CommitBatch)
     )

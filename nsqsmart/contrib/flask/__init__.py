@@ -19,6 +19,6 @@
 """
 
 from nsqsmart.contrib.flask.extension import NSQ
-from nsqsmart.contrib.flask.losses import publish_failed
+from nsqsmart.contrib.flask.sessions import publish_failed
 
 __all__ = ["NSQ", "publish_failed"]

@@ -1,17 +1,31 @@
-"""Letters that wait for the commit of an SQLAlchemy session."""
+"""Letters that wait for the commit of an SQLAlchemy session, and the signal for those that fail."""
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nsqsmart.contrib.flask.losses import tell
+from blinker import Namespace
+
 from nsqsmart.contrib.flask.state import State
 from nsqsmart.contrib.shared.delivering import Parcel, deliver
 from nsqsmart.contrib.shared.letters import Letter
+from nsqsmart.contrib.shared.sending import Failure
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, SessionTransaction
+
+log = logging.getLogger("nsqsmart")
+
+publish_failed = Namespace().signal(
+    "publish-failed",
+    """A message that waited for a commit was not published, and will not be.
+
+    Sent with the app, ``topic``, ``body``, ``arguments`` (those of publish(), a dict) and
+    ``error``. What a receiver raises is logged.
+    """,
+)
 
 _KEY = "nsqsmart"
 
@@ -61,7 +75,7 @@ def _committed(session: Session) -> None:
     for each in waiting:
         groups.setdefault(each.state, []).append(each.letter)
     deliver(
-        Parcel(letters, state.find_producer, partial(tell, state.app), state.tally)
+        Parcel(letters, state.find_producer, partial(_tell, state.app), state.tally)
         for state, letters in groups.items()
     )
 
@@ -78,3 +92,19 @@ def _move(session: Session, old: SessionTransaction | None, new: SessionTransact
         each._replace(transaction=new) if each.transaction is old else each
         for each in session.info[_KEY]
     ]
+
+
+def _tell(app: object, failure: Failure) -> None:
+    """Send the signal."""
+    letter, error = failure
+    for receiver in publish_failed.receivers_for(app):
+        try:
+            receiver(
+                app,
+                topic=letter.topic,
+                body=letter.body,
+                arguments=dict(letter.arguments),
+                error=error,
+            )
+        except Exception:
+            log.exception("a receiver of publish_failed failed")

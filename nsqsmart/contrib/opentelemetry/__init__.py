@@ -26,7 +26,7 @@ except ImportError as error:
     ) from error
 
 from nsqsmart import Consumer, Producer
-from nsqsmart.contrib.opentelemetry.handling import traced_batch_handler, traced_handler
+from nsqsmart.contrib.opentelemetry.handling import traced
 from nsqsmart.contrib.opentelemetry.publishing import Publishing
 from nsqsmart.contrib.opentelemetry.telemetry import Parent, Propagate, Telemetry
 
@@ -104,8 +104,9 @@ def _make_init(telemetry: Telemetry, original: Callable[..., Any]) -> Callable[.
         **named: Any,
     ) -> None:
         if "batch_handler" in named:
-            named["batch_handler"] = traced_batch_handler(telemetry, named["batch_handler"])
-        original(consumer, topic, channel, traced_handler(telemetry, handler), **named)
+            named["batch_handler"] = traced(telemetry, named["batch_handler"], batch=True)
+        handler = traced(telemetry, handler, batch=False)
+        original(consumer, topic, channel, handler, **named)
 
     return init
 

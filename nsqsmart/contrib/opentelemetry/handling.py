@@ -19,32 +19,23 @@ from nsqsmart.contrib.opentelemetry.telemetry import Telemetry
 Handler = Callable[..., object]
 
 
-def traced_handler(telemetry: Telemetry, handler: Handler | None) -> Handler | None:
-    """*handler* of single messages, in a span; its result and exceptions are passed on."""
+def traced(telemetry: Telemetry, handler: Handler | None, *, batch: bool) -> Handler | None:
+    """*handler*, in a span; its result and exceptions are passed on.
+
+    A *batch* has one span, with a link for each message.
+    """
     if handler is None or not _is_plain(handler):
         return handler  # and let the Consumer say why not
 
     @functools.wraps(handler, updated=())
-    def handle(message: Message) -> object:
+    def handle(given: Any) -> object:
         if not telemetry.active:
-            return handler(message)
-        more = words.of_message(message)
-        return _run(telemetry, [message], more, lambda: handler(message))
-
-    return handle
-
-
-def traced_batch_handler(telemetry: Telemetry, handler: Handler | None) -> Handler | None:
-    """*handler* of batches, in one span with a link for each message."""
-    if handler is None or not _is_plain(handler):
-        return handler
-
-    @functools.wraps(handler, updated=())
-    def handle(messages: list[Message]) -> object:
-        if not telemetry.active:
-            return handler(messages)
+            return handler(given)
+        messages = list(given) if batch else [given]
         more: words.Attributes = {words.BATCH_COUNT: len(messages)}
-        return _run(telemetry, list(messages), more, lambda: handler(messages))
+        if not batch:
+            more = words.of_message(given)
+        return _run(telemetry, messages, more, lambda: handler(given))
 
     return handle
 
@@ -107,9 +98,9 @@ def _note_returned(span: trace.Span, result: object) -> None:
         span.add_event("requeue", _delay_of(result))
 
 
-def _delay_of(wish: object) -> words.Attributes:
-    if isinstance(wish, Requeue) and wish.delay is not None:
-        return {words.REQUEUE_DELAY: wish.delay * 1000}
+def _delay_of(result: object) -> words.Attributes:
+    if isinstance(result, Requeue) and result.delay is not None:
+        return {words.REQUEUE_DELAY: result.delay * 1000}
     return {}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from opentelemetry import context, propagate, trace
@@ -15,7 +15,6 @@ from nsqsmart.contrib.opentelemetry import conventions as words
 from nsqsmart.contrib.opentelemetry.telemetry import Telemetry
 from nsqsmart.errors import NotSupported, PublishError
 
-T = TypeVar("T")
 Arguments = dict[str, Any]
 
 HEADER: Final = "header"
@@ -35,14 +34,7 @@ class Publishing:
 
     def publish(self, producer: Producer, topic: str, body: bytes, **arguments: Any) -> Receipt:
         """One message."""
-        sending = _Sending(self._telemetry, topic, {words.BODY_SIZE: _size(body)}, 1)
-        send = self._originals["publish"]
-        with sending:
-            receipt: Receipt = self._carry(
-                producer, topic, arguments, lambda given: send(producer, topic, body, **given)
-            )
-            sending.stored(receipt)
-        return receipt
+        return self._publish("publish", producer, topic, body, arguments)
 
     def publish_many(
         self, producer: Producer, topic: str, bodies: Iterable[bytes], **arguments: Any
@@ -50,19 +42,7 @@ class Publishing:
         """A batch: one span, whose context goes with every message."""
         if not isinstance(bodies, (list, tuple, str, bytes)):
             bodies = list(bodies)
-        count = len(bodies)
-        sending = _Sending(self._telemetry, topic, {words.BATCH_COUNT: count}, count)
-        send = self._originals["publish_many"]
-        with sending:
-            receipt: Receipt = self._carry(
-                producer,
-                topic,
-                arguments,
-                lambda given: send(producer, topic, bodies, **given),
-                batch=True,
-            )
-            sending.stored(receipt)
-        return receipt
+        return self._publish("publish_many", producer, topic, bodies, arguments)
 
     def publish_async(
         self, producer: Producer, topic: str, body: bytes, **arguments: Any
@@ -84,30 +64,32 @@ class Publishing:
         pending.add_done_callback(lambda done: _settle(sending, done))
         return pending
 
-    def _carry(
-        self,
-        producer: Producer,
-        topic: str,
-        arguments: Arguments,
-        send: Callable[[Arguments], T],
-        *,
-        batch: bool = False,
-    ) -> T:
-        """Send with the context, in the best form that the topic takes."""
-        mode = self._telemetry.propagate
-        ways = self._ways(producer, topic) if mode == "auto" else iter((mode,))
+    def _publish(
+        self, name: str, producer: Producer, topic: str, given: Any, arguments: Arguments
+    ) -> Receipt:
+        """Call the method *name* in a span, with the context in the best form the topic takes."""
+        batch, mode = name == "publish_many", self._telemetry.propagate
+        count = len(given) if batch else 1
+        more: words.Attributes = (
+            {words.BATCH_COUNT: count} if batch else {words.BODY_SIZE: _size(given)}
+        )
+        sending = _Sending(self._telemetry, topic, more, count)
         tried: Arguments | None = None
-        for way in ways:
-            given = self._adorned(way, arguments, batch=batch)
-            if given == tried:
-                continue
-            try:
-                return send(given)
-            except NotSupported:
-                # Before anything was sent. Without our doing it is the caller's to know.
-                if mode != "auto" or given == arguments:
-                    raise
-                tried = given
+        with sending:
+            for way in self._ways(producer, topic) if mode == "auto" else iter((mode,)):
+                adorned = self._adorned(way, arguments, batch=batch)
+                if adorned == tried:
+                    continue
+                try:
+                    receipt: Receipt = self._originals[name](producer, topic, given, **adorned)
+                except NotSupported:
+                    # Before anything was sent. Without our doing it is the caller's to know.
+                    if mode != "auto" or adorned == arguments:
+                        raise
+                    tried = adorned
+                else:
+                    sending.stored(receipt)
+                    return receipt
         raise AssertionError("the last way leaves the arguments as they are")
 
     def _ways(self, producer: Producer, topic: str) -> Iterator[str]:

@@ -95,13 +95,7 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--once", action="store_true", help="drain what there is now, and end; else until Ctrl-C"
     )
-    parser.add_argument(
-        "--every",
-        type=_seconds,
-        default=60.0,
-        metavar="SECONDS",
-        help="write files so often (60)",
-    )
+    _add_seconds(parser, "--every", "write files so often (60)", default=60.0)
     parser.add_argument(
         "--start",
         choices=("stored", "earliest", "latest"),
@@ -123,34 +117,20 @@ def _add_archive(parser: argparse.ArgumentParser) -> None:
         help="a folder that driver and executors share (OUT/_nsqsmart/spool)",
     )
     parser.add_argument("--compact", metavar="DIR", help="rewrite the hours that are over into DIR")
-    parser.add_argument(
-        "--settle",
-        type=_seconds,
-        default=600.0,
-        metavar="SECONDS",
-        help="an hour is over so long after its end (600)",
-    )
-    parser.add_argument(
-        "--rows-per-file", type=_count, default=5_000_000, metavar="N", help="(5000000)"
-    )
+    _add_seconds(parser, "--settle", "an hour is over so long after its end (600)", default=600.0)
+    _add_count(parser, "--rows-per-file", "(5000000)", default=5_000_000)
 
 
 def _add_lag(parser: argparse.ArgumentParser) -> None:
     _add_topics(parser, "of these alone; may be repeated, or have commas (all)")
     parser.add_argument("--channel", help="of this channel alone (all)")
-    parser.add_argument(
-        "--samples", type=_count, default=1, metavar="N", help="ask so many times (1)"
-    )
-    parser.add_argument(
-        "--every", type=_seconds, default=10.0, metavar="SECONDS", help="so often (10)"
-    )
+    _add_count(parser, "--samples", "ask so many times (1)", default=1)
+    _add_seconds(parser, "--every", "so often (10)", default=10.0)
     parser.add_argument("--out", help="append the figures to this Parquet folder, with Spark")
 
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--rate", type=_count, metavar="N", help="messages a second, of the whole job"
-    )
+    _add_count(parser, "--rate", "messages a second, of the whole job")
     parser.add_argument(
         "--drop-trace-ids", action="store_true", help="needed where the target cannot trace"
     )
@@ -201,16 +181,26 @@ def _add_trace(parser: argparse.ArgumentParser) -> None:
         "--table", metavar="DIR", help="keep the lives as Parquet too; DIR is written anew"
     )
     _add_topics(parser, "these alone; may be repeated, or have commas (all)")
-    parser.add_argument(
-        "--late", type=_seconds, metavar="SECONDS", help="finished after that is late"
-    )
+    _add_seconds(parser, "--late", "finished after that is late")
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--messages", type=_count, default=200_000, metavar="N", help="(200000)")
+    _add_count(parser, "--messages", "(200000)", default=200_000)
     parser.add_argument(
         "--keep", metavar="DIR", help="leave logs, archives and the report in DIR, an empty folder"
     )
+
+
+def _add_seconds(
+    parser: argparse.ArgumentParser, flag: str, what: str, default: float | None = None
+) -> None:
+    parser.add_argument(flag, type=_seconds, default=default, metavar="SECONDS", help=what)
+
+
+def _add_count(
+    parser: argparse.ArgumentParser, flag: str, what: str, default: int | None = None
+) -> None:
+    parser.add_argument(flag, type=_count, default=default, metavar="N", help=what)
 
 
 def _add_topics(parser: argparse.ArgumentParser, what: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from nsqsmart.cli import main
 from nsqsmart.cli.demo import story
-from nsqsmart.cli.demo.ledger import Ledger
+from nsqsmart.cli.demo.story import Ledger
 from tests.helpers import ROOT
 
 

@@ -22,7 +22,7 @@ from nsqsmart.contrib.django import (
     publish_failed,
     publishing,
 )
-from nsqsmart.contrib.django.batches import Batch
+from nsqsmart.contrib.django.publishing import CommitBatch
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConfigError, PublishError
 from nsqsmart.testing.recording import Published
@@ -122,7 +122,7 @@ def test_a_bulk_load_is_one_callback(recorded, savepoint):
         for number in range(10_000):
             with transaction.atomic(savepoint=savepoint):
                 publish("orders", b"%d" % number)
-        assert sum(isinstance(hook[1], Batch) for hook in connection.run_on_commit) <= 2
+        assert sum(isinstance(hook[1], CommitBatch) for hook in connection.run_on_commit) <= 2
     assert bodies(recorded) == [b"%d" % number for number in range(10_000)]
 
 
