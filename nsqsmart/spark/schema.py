@@ -11,31 +11,28 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from nsqsmart import Message
 
-COLUMNS = (
-    "value BINARY, topic STRING, channel STRING, partition INT, message_id STRING, "
-    "internal_id BIGINT, trace_id BIGINT, offset BIGINT, size INT, timestamp TIMESTAMP, "
-    "timestamp_ns BIGINT, attempts INT, nsqd STRING"
-)
 _HEADERS = ", headers MAP<STRING, STRING>"
 _NANOSECONDS = 1000
 _SIGNED = (1 << 63) - 1
 _WRAP = 1 << 64
 
-_FIELDS = [
-    pa.field("value", pa.binary()),
-    pa.field("topic", pa.string()),
-    pa.field("channel", pa.string()),
-    pa.field("partition", pa.int32()),
-    pa.field("message_id", pa.string()),
-    pa.field("internal_id", pa.int64()),
-    pa.field("trace_id", pa.int64()),
-    pa.field("offset", pa.int64()),
-    pa.field("size", pa.int32()),
-    pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-    pa.field("timestamp_ns", pa.int64()),
-    pa.field("attempts", pa.int32()),
-    pa.field("nsqd", pa.string()),
-]
+_KINDS = {
+    "value": ("BINARY", pa.binary()),
+    "topic": ("STRING", pa.string()),
+    "channel": ("STRING", pa.string()),
+    "partition": ("INT", pa.int32()),
+    "message_id": ("STRING", pa.string()),
+    "internal_id": ("BIGINT", pa.int64()),
+    "trace_id": ("BIGINT", pa.int64()),
+    "offset": ("BIGINT", pa.int64()),
+    "size": ("INT", pa.int32()),
+    "timestamp": ("TIMESTAMP", pa.timestamp("us", tz="UTC")),
+    "timestamp_ns": ("BIGINT", pa.int64()),
+    "attempts": ("INT", pa.int32()),
+    "nsqd": ("STRING", pa.string()),
+}
+COLUMNS = ", ".join(f"{name} {kind}" for name, (kind, _) in _KINDS.items())
+_FIELDS = [pa.field(name, kind) for name, (_, kind) in _KINDS.items()]
 _HEADERS_FIELD = pa.field("headers", pa.map_(pa.string(), pa.string()))
 
 

@@ -210,7 +210,8 @@ def run(chosen: argparse.Namespace) -> int:
     # A page must not hang where an nsqd does.
     options = {"admin_timeout": _ADMIN_TIMEOUT} | flags.client_options(chosen, AdminConfig)
     figures = Figures(Admin(flags.address_of(chosen), **options), chosen.interval)
-    with listen(figures, _ports(chosen.port)) as server:
+    ports = [_PORT, 0] if chosen.port is None else [chosen.port]
+    with listen(figures, ports) as server:
         try:
             # Who reads the address may send a signal at once.
             print(
@@ -220,7 +221,3 @@ def run(chosen: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             print("\nnsqsmart dash: ended", file=sys.stderr)
     return INTERRUPTED
-
-
-def _ports(wanted: int | None) -> list[int]:
-    return [_PORT, 0] if wanted is None else [wanted]

@@ -52,29 +52,6 @@ def hangs(program: str) -> str:
     )
 
 
-def mixed(original: list[str], redesigned: list[str]) -> str:
-    """Advice for lookups of both kinds in one address."""
-    return (
-        f"give the lookups of one cluster alone: {', '.join(original)} is of an original one and "
-        f"{', '.join(redesigned)} of a redesigned one, and what they answer does not go together"
-    )
-
-
-def not_permitted(topic: str, detail: str) -> str:
-    """Advice for a topic that this client may not publish to."""
-    if "E_UNAUTHORIZED" in detail:
-        return f"auth_secret does not permit to publish to {topic}: ask the authority for it"
-    return f"nsqd refuses a publish to {topic}: {detail}"
-
-
-def incomplete(in_sync: int, wanted: int) -> str:
-    """Advice for a partition that has fewer copies than it should."""
-    return (
-        f"{in_sync} of {wanted} nodes have all of it: start the nsqd that is missing, and restart "
-        "no other one before all are in sync again, or accepted messages may be lost"
-    )
-
-
 def paused(topic: str, channel: str | None) -> str:
     """Advice for what delivers nothing because it was paused."""
     what = f"topic unpause {topic}" if channel is None else f"channel unpause {topic} {channel}"
@@ -187,10 +164,8 @@ class Doctor:
         self._endpoint = Endpoint.parse(address)
         self._topics = topics
         self._direct = bool(self._endpoint.addresses) and not self._endpoint.discovers
-        self._lookups: dict[bool, list[str]] = {
-            False: [],
-            True: [],
-        }  # whether it is a redesigned one
+        # Whether it is a redesigned one.
+        self._lookups: dict[bool, list[str]] = {False: [], True: []}
         self._authorized = False
         self.checks: list[Check] = []
         self.answered = False
@@ -203,7 +178,12 @@ class Doctor:
             if not self.answered:
                 return
             if all(self._lookups.values()):
-                self._add("lookups", "of both kinds", mixed(*self._lookups.values()))
+                original, redesigned = map(", ".join, self._lookups.values())
+                advice = (
+                    f"give the lookups of one cluster alone: {original} is of an original one and "
+                    f"{redesigned} of a redesigned one, and what they answer does not go together"
+                )
+                self._add("lookups", "of both kinds", advice)
         for nsqd in map(str, self._endpoint.addresses) if self._direct else self._nodes():
             self._nsqd(nsqd)
         self._look_at_topics()
@@ -239,7 +219,11 @@ class Doctor:
     def _nsqd(self, nsqd: str) -> None:
         probe = self._admin.probe(nsqd)
         for step in probe.steps:
-            advice = "" if step.ok else self._advice(nsqd, step.name, step.detail)
+            advice = ""
+            if not step.ok and step.name in _UNREACHED and not self._direct:
+                advice = advertised(nsqd)
+            elif not step.ok:
+                advice = wrong_nsqd(step.name, step.detail, self._admin.probe_http(nsqd))
             self._add(f"nsqd {nsqd} {step.name}", step.detail or "ok", advice)
         self._authorized |= any(
             step.name == "auth" and step.ok and step.detail != NOT_NEEDED for step in probe.steps
@@ -248,11 +232,6 @@ class Doctor:
         self.answered = self.answered or reached
         if probe.version and (advice := old(probe.version)):
             self._add(f"nsqd {nsqd} version", probe.version, advice)
-
-    def _advice(self, nsqd: str, step: str, detail: str) -> str:
-        if step in _UNREACHED and not self._direct:
-            return advertised(nsqd)
-        return wrong_nsqd(step, detail, self._admin.probe_http(nsqd))
 
     def _look_at_topics(self) -> None:
         try:
@@ -291,8 +270,13 @@ class Doctor:
         for each in self._admin.replicas(topic):
             if each.wanted > 1 and each.in_sync is not None:
                 detail = f"{each.in_sync} of {each.wanted} in sync"
-                advice = "" if each.complete else incomplete(each.in_sync, each.wanted)
-                self._add(f"topic {topic} partition {each.partition} replicas", detail, advice)
+                advice = (
+                    f"{each.in_sync} of {each.wanted} nodes have all of it: start the nsqd that is "
+                    "missing, and restart no other one before all are in sync again, or accepted "
+                    "messages may be lost"
+                )
+                name = f"topic {topic} partition {each.partition} replicas"
+                self._add(name, detail, "" if each.complete else advice)
 
     def _permission(self, topic: str, nsqd: str, partition: int | None) -> None:
         """Whether the secret lets this client publish."""
@@ -300,8 +284,12 @@ class Doctor:
         # Without the step it is the connection that fails, which is said above.
         for step in (each for each in steps if each.name == "publish"):
             where = "" if partition is None else f" partition {partition}"
-            advice = "" if step.ok else not_permitted(topic, step.detail)
-            self._add(f"topic {topic}{where} publish", step.detail, advice)
+            advice = f"nsqd refuses a publish to {topic}: {step.detail}"
+            if "E_UNAUTHORIZED" in step.detail:
+                advice = (
+                    f"auth_secret does not permit to publish to {topic}: ask the authority for it"
+                )
+            self._add(f"topic {topic}{where} publish", step.detail, "" if step.ok else advice)
 
     def _look_for_paused(self, names: list[str]) -> None:
         """What delivers nothing although all is well."""

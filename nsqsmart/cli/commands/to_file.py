@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 from nsqsmart import Admin, AdminConfig, CloseReport, Consumer, ConsumerConfig, Message
 from nsqsmart.cli.common import flags
@@ -63,29 +63,27 @@ class Finder:
             return []
 
 
-class Source(NamedTuple):
-    """Where messages come from: what was *given* wins over the query of the address, the *config*,
-    which has the rest, does not.
-    """
-
-    address: str
-    config: ConsumerConfig
-    given: Mapping[str, Any]
-
-
 class Filing:
-    """Consumers that write what they get."""
+    """Consumers that write what they get.
+
+    What was *given* to them wins over the query of the *address*; the *config*, which has the rest,
+    does not.
+    """
 
     def __init__(
         self,
         chosen: argparse.Namespace,
-        source: Source,
+        address: str,
+        config: ConsumerConfig,
+        given: Mapping[str, Any],
         ending: Ending,
         make_files: Callable[[str], _Files],
     ) -> None:
         self._channel = chosen.channel
         self._most = chosen.n
-        self._source = source
+        self._address = address
+        self._config = config
+        self._given = given
         self._ending = ending
         self._make_files = make_files
         self._consumers: list[Consumer] = []
@@ -102,7 +100,6 @@ class Filing:
 
     def add(self, topics: Iterable[str]) -> list[Consumer]:
         """Consumers of *topics* that are new, not started."""
-        source = self._source
         added = []
         for topic in topics:
             if topic in self._files:
@@ -112,9 +109,9 @@ class Filing:
                 topic,
                 self._channel,
                 batch_handler=self._handler(files),
-                address=source.address,
-                config=source.config,
-                **source.given,
+                address=self._address,
+                config=self._config,
+                **self._given,
             )
             added.append(consumer)
         self._consumers += added
@@ -122,13 +119,12 @@ class Filing:
 
     def run(self, finder: Finder | None) -> list[CloseReport]:
         """Until the end; raises what ended it."""
-        close_timeout = self._source.config.close_timeout
         try:
             with self._bar, signals_to(self._hang_up, [signal.SIGHUP]):
                 return consume(
                     self._consumers,
                     self._ending,
-                    close_timeout=close_timeout,
+                    close_timeout=self._config.close_timeout,
                     tick=lambda: self._tick(finder),
                 )
         finally:
@@ -266,10 +262,15 @@ def run(chosen: argparse.Namespace) -> int:
         # What is not to be written need not come.
         options["max_in_flight"] = min(chosen.n, config.max_in_flight)
     with Ending() as ending:
-        source = Source(address, config, options)
-        filing = Filing(chosen, source, ending, lambda topic: _files(chosen, topic))
+        filing = Filing(
+            chosen, address, config, options, ending, lambda topic: _files(chosen, topic)
+        )
         filing.add(topics)
-        reports = filing.run(_finder(chosen, address))
+        finder = None
+        if chosen.topic_pattern is not None:
+            admin = Admin(address, **flags.client_options(chosen, AdminConfig))
+            finder = Finder(admin, chosen.topic_pattern, chosen.topic_refresh)
+        reports = filing.run(finder)
     if chosen.json:
         print(json.dumps({"messages": filing.written, "files": list(map(str, filing.closed))}))
     story = f"{plural(filing.written, 'message')} in {plural(len(filing.closed), 'file')}"
@@ -303,14 +304,6 @@ def _files(chosen: argparse.Namespace, topic: str) -> _Files:
 
 def _body(message: Message) -> bytes:
     return message.body + b"\n"
-
-
-def _finder(chosen: argparse.Namespace, address: str) -> Finder | None:
-    """Looks for topics that match the pattern."""
-    if chosen.topic_pattern is None:
-        return None
-    admin = Admin(address, **flags.client_options(chosen, AdminConfig))
-    return Finder(admin, chosen.topic_pattern, chosen.topic_refresh)
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -57,7 +57,7 @@ not fit on one machine there is the Spark job: python -m nsqsmart.spark trace.
 
 
 @dataclass(frozen=True)
-class Event:
+class TraceEvent:
     """Something that happened; *at* in microseconds since 1970, *who* says who tells it."""
 
     at: int
@@ -70,14 +70,14 @@ class Event:
 
 
 @dataclass
-class Life:
+class TracedMessage:
     """A message and its events, in the order of their clocks."""
 
     topic: str
     partition: int | None
     internal_id: str | None
     trace_id: str
-    events: list[Event]
+    events: list[TraceEvent]
 
     def record(self) -> dict[str, Any]:
         """As JSON."""
@@ -97,14 +97,14 @@ class Life:
 
 def find_lives(
     paths: Sequence[Path], number: int, *, internal: bool, topic: str | None
-) -> tuple[list[Life], int]:
+) -> tuple[list[TracedMessage], int]:
     """The messages with that id, and how many files were read; no *paths* is stdin.
 
     Joined by topic, partition and internal id: a trace id need not be unique. Raises
     :class:`ConfigError` for a file that cannot be read.
     """
     wanted = str(number)
-    found: dict[tuple[str, int | None, str | None], Life] = {}
+    found: dict[tuple[str, int | None, str | None], TracedMessage] = {}
     sources: Sequence[Path | None] = paths or [None]
     for path in sources:
         for event in _events(path, wanted.encode()):
@@ -113,7 +113,7 @@ def find_lives(
             if named != wanted or topic not in (None, name):
                 continue
             key = (name, partition, internal_id)
-            life = found.setdefault(key, Life(name, partition, internal_id, trace_id, []))
+            life = found.setdefault(key, TracedMessage(name, partition, internal_id, trace_id, []))
             life.events.append(event)
             if len(found) > _MOST_LIVES:
                 raise ConfigError(f"id {number} names more than {_MOST_LIVES} messages: --topic")
@@ -123,7 +123,7 @@ def find_lives(
     return lives, len(paths) or 1
 
 
-def _events(path: Path | None, wanted: bytes) -> Iterator[Event]:
+def _events(path: Path | None, wanted: bytes) -> Iterator[TraceEvent]:
     name = "stdin" if path is None else str(path)
     try:
         with _opened(path) as file:
@@ -147,7 +147,7 @@ def _opened(path: Path | None) -> Iterator[BinaryIO | io.BufferedReader]:
             yield file
 
 
-def read_event(line: bytes) -> Event | None:
+def read_event(line: bytes) -> TraceEvent | None:
     """What a line says; None if it is none of a trace."""
     if SERVER_MARK.encode() in line:
         return _server_event(line.decode("utf-8", "replace"))
@@ -160,7 +160,7 @@ def read_event(line: bytes) -> Event | None:
         return None
 
 
-def _client_event(fields: dict[str, Any]) -> Event:
+def _client_event(fields: dict[str, Any]) -> TraceEvent:
     moment = datetime.fromisoformat(fields["ts"])
     partition = fields.get("partition")
     place = (
@@ -173,10 +173,10 @@ def _client_event(fields: dict[str, Any]) -> Event:
     who = f"{fields.get('client_id', 'client')} at {fields.get('nsqd_addr', '-')}"
     channel = _text(fields.get("channel"))
     at = int(moment.timestamp()) * 1_000_000 + moment.microsecond
-    return Event(at, str(fields["event"]), channel, who, facts, place)
+    return TraceEvent(at, str(fields["event"]), channel, who, facts, place)
 
 
-def _server_event(line: str) -> Event | None:
+def _server_event(line: str) -> TraceEvent | None:
     if put := re.search(PUT, line):
         topic, number, trace, internal, _, peer, offset, time = put.groups()
         event, channel, partition, attempts = "put", None, int(number), None
@@ -188,7 +188,7 @@ def _server_event(line: str) -> Event | None:
     facts = {"nsq_disk_offset": offset} | ({"attempts": attempts} if attempts else {})
     who = f"nsqd, of {peer}" if peer else "nsqd"
     place = (topic, partition, internal, trace)
-    return Event(int(time) // _MICRO, event, channel, who, facts, place)
+    return TraceEvent(int(time) // _MICRO, event, channel, who, facts, place)
 
 
 def _text(value: object) -> str | None:
@@ -259,21 +259,19 @@ def _paths(words: list[str]) -> list[Path]:
     return found
 
 
-def _lines(life: Life) -> list[str]:
+def _lines(life: TracedMessage) -> list[str]:
     place = "-" if life.partition is None else str(life.partition)
     head = f"{life.topic} partition {place}, internal id {life.internal_id or '-'}"
     first = life.events[0].at
     rows = [
-        [_after(each.at - first), each.event, each.channel, _told(each), each.who]
+        [
+            f"+{(each.at - first) / 1000:.3f} ms",
+            each.event,
+            each.channel,
+            ", ".join(_FACTS[name].format(value) for name, value in each.facts.items()),
+            each.who,
+        ]
         for each in life.events
     ]
     names = ["after", "event", "channel", "", "told by"]
     return [f"{head}, trace id {life.trace_id}", *table(names, rows)]
-
-
-def _after(microseconds: int) -> str:
-    return f"+{microseconds / 1000:.3f} ms"
-
-
-def _told(event: Event) -> str:
-    return ", ".join(_FACTS[name].format(value) for name, value in event.facts.items())

@@ -16,7 +16,7 @@
 Nothing starts when this is imported, or when the app is ready: a producer is made on first use.
 """
 
-from nsqsmart.contrib.django.aliases import producers
+from nsqsmart.contrib.django.conf import producers
 from nsqsmart.contrib.django.handlers import handler
 from nsqsmart.contrib.django.publishing import apublish, counts, publish
 from nsqsmart.contrib.django.signals import publish_failed

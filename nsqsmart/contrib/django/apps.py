@@ -16,7 +16,7 @@ class NsqsmartConfig(AppConfig):
 
     def ready(self) -> None:
         """Nothing is opened and no thread starts: this runs in every command, twice in some."""
-        from nsqsmart.contrib.django import aliases, checks  # noqa: PLC0415 - apps are ready now
+        from nsqsmart.contrib.django import checks, conf  # noqa: PLC0415 - apps are ready now
 
         checks.register_all()
-        setting_changed.connect(aliases.on_setting_changed, dispatch_uid="nsqsmart")
+        setting_changed.connect(conf.on_setting_changed, dispatch_uid="nsqsmart")

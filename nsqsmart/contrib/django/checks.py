@@ -105,7 +105,11 @@ def check_handlers(**_given: Any) -> list[Any]:
             )
         )
     uwsgi = sys.modules.get("uwsgi")
-    if handlers and uwsgi is not None and not _has_threads(uwsgi):
+    if (
+        handlers
+        and uwsgi is not None
+        and not {"enable-threads", "threads"} & {*getattr(uwsgi, "opt", {})}
+    ):
         found.append(
             Warning(
                 "uWSGI runs without threads, and a consumer needs them",
@@ -121,11 +125,6 @@ def _is_handlers_module(name: str) -> bool:
 
     package, _, last = name.rpartition(".")
     return last == MODULE and any(package == app.name for app in apps.get_app_configs())
-
-
-def _has_threads(uwsgi: Any) -> bool:
-    options = getattr(uwsgi, "opt", {})
-    return any(name in options for name in ("enable-threads", "threads"))
 
 
 def check_servers(**_given: Any) -> list[Any]:

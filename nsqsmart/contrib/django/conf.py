@@ -1,4 +1,4 @@
-"""The setting NSQSMART, read and checked."""
+"""The setting NSQSMART, read and checked, and the producers that are made of it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from django.conf import settings
 
-from nsqsmart.contrib.shared.settings import Settings, check_dialect
+from nsqsmart import Producer
+from nsqsmart.contrib.shared.settings import PUBLISH_TIMEOUT, Settings, check_dialect
 from nsqsmart.errors import ConfigError
+from nsqsmart.testing.recording import RecordingProducer, outbox
 
 MODES: Final = ("on_commit", "now", "outbox")
 _IN_TESTS: Final = ("record", "send")
@@ -102,3 +104,49 @@ def _near(name: object, known: Iterable[str]) -> str:
         str(name).upper(), known, n=1
     )
     return f": did you mean {found[0]}?" if found else ""
+
+
+class Producers:
+    """A Producer by its alias: ``producers["default"]``.
+
+    Any thread may ask, and a child of a fork goes on with them. In tests they are recording ones,
+    unless the alias says ``"IN_TESTS": "send"``.
+    """
+
+    def __init__(self) -> None:
+        # Without a lock, which a fork could leave locked in the child: setdefault decides.
+        self._made: dict[tuple[str, bool], Producer] = {}
+
+    def __getitem__(self, alias: str) -> Producer:
+        entry = get_alias(alias)
+        records = in_tests() and not entry.sends_in_tests
+        found = self._made.get((alias, records))
+        if found is not None:
+            return found
+        made = entry.make_recorder(outbox, alias) if records else entry.make_producer()
+        # If another thread was faster, this one has not connected yet.
+        return self._made.setdefault((alias, records), made)
+
+    def close(self) -> None:
+        """Close them all; they are made anew when they are asked for."""
+        while self._made:
+            _, producer = self._made.popitem()
+            producer.close()
+
+
+def find_producer(alias: str) -> tuple[Producer, float]:
+    """The producer, and how many seconds its settings give a publish; raises ConfigError."""
+    producer = producers[alias]
+    if isinstance(producer, RecordingProducer):
+        return producer, PUBLISH_TIMEOUT
+    return producer, get_alias(alias).target()[1].publish_timeout
+
+
+def on_setting_changed(*, setting: str, **_others: Any) -> None:
+    """A test overrides the settings, or ends to do so."""
+    if setting == "NSQSMART":
+        forget()
+        producers.close()
+
+
+producers = Producers()

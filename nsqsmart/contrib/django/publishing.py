@@ -10,7 +10,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from nsqsmart import PublishArguments, Receipt
 from nsqsmart.contrib.django import conf
-from nsqsmart.contrib.django.aliases import find_producer, producers
+from nsqsmart.contrib.django.conf import find_producer, producers
 from nsqsmart.contrib.django.signals import tally, tell
 from nsqsmart.contrib.shared.delivering import Counts, Parcel, deliver
 from nsqsmart.contrib.shared.letters import Letter

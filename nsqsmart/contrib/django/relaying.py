@@ -18,7 +18,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from nsqsmart.contrib.django import conf
-from nsqsmart.contrib.django.aliases import find_producer
+from nsqsmart.contrib.django.conf import find_producer
 from nsqsmart.contrib.django.models import OutboxLane, OutboxMessage
 from nsqsmart.contrib.django.signals import tally, tell
 from nsqsmart.contrib.shared.delivering import log_loss
@@ -145,14 +145,11 @@ class Relay:
                     break
                 after = page[-1].pk
                 found = self._publish(page, passage)
-            self._note(lane, {(row.alias, row.topic) for row in page}, found)
+            for target in {(row.alias, row.topic) for row in page}:
+                note = self._rests.failed if target in found else self._rests.went
+                note(lane, target)
             failing |= found
         return failing
-
-    def _note(self, lane: int, targets: set[Target], failing: set[Target]) -> None:
-        for target in targets:
-            note = self._rests.failed if target in failing else self._rests.went
-            note(lane, target)
 
     def _waiting(self, lane: int, after: int, resting: set[Target]) -> QuerySet[OutboxMessage]:
         rows = OutboxMessage.objects.using(self._database).filter(
@@ -210,9 +207,12 @@ class Relay:
             with transaction.atomic(using=self._database):
                 yield bool(lanes.select_for_update(skip_locked=True))
             return
+        # Every alias has its time for one page.
+        aliases = conf.read_aliases().values()
+        longest = sum(alias.target()[1].publish_timeout for alias in aliases)
         now = timezone.now()
         free = lanes.filter(Q(held_until=None) | Q(held_until__lt=now))
-        until = now + timedelta(seconds=_longest() + _LEASE_MARGIN)
+        until = now + timedelta(seconds=longest + _LEASE_MARGIN)
         if not free.update(holder=self._name, held_until=until):
             yield False
             return
@@ -233,8 +233,3 @@ def _dispatch(alias: str, letters: list[Letter]) -> list[Failure]:
     dispatch = Dispatch(producer, letters, monotonic() + limit)
     dispatch.run()
     return dispatch.failures
-
-
-def _longest() -> float:
-    """Seconds that one page may take: every alias has its time."""
-    return sum(alias.target()[1].publish_timeout for alias in conf.read_aliases().values())

@@ -35,21 +35,18 @@ def find_dialects(settings: Settings, timeout: float) -> dict[str, Dialect]:
 
 def describe_dialects(dialects: Mapping[str, Dialect], settings: Settings) -> list[str]:
     """A line for each dialect: what it is, and what it refuses of what a publish may be given."""
-    return [_describe(dialect, settings) for dialect in sorted(set(dialects.values()))]
-
-
-def _describe(dialect: Dialect, settings: Settings) -> str:
-    if dialect is Dialect.REDESIGNED:
-        return "redesigned NSQ: delay= is refused, and a topic is made before its first message"
+    lines = {
+        Dialect.REDESIGNED: "redesigned NSQ: delay= is refused, and a topic is made before its "
+        "first message",
+        Dialect.ORIGINAL: "original NSQ: key=, partition=, headers=, tag= and trace= are refused; "
+        'with ordering="best-effort" a key= is sent without order',
+    }
     if settings.best_effort:
-        return (
+        lines[Dialect.ORIGINAL] = (
             "original NSQ: key= is sent without order (ordering=best-effort); partition=, "
             "headers=, tag= and trace= are refused"
         )
-    return (
-        "original NSQ: key=, partition=, headers=, tag= and trace= are refused; "
-        'with ordering="best-effort" a key= is sent without order'
-    )
+    return [lines[dialect] for dialect in sorted(set(dialects.values()))]
 
 
 def find_misfits(

@@ -18,7 +18,7 @@ import argparse
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +30,7 @@ from pyspark.sql import functions as f
 
 from nsqsmart.errors import ConfigError
 from nsqsmart.spark.jobs.runtime import Console
-from nsqsmart.spark.schema import spark_schema
+from nsqsmart.spark.schema import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,6 +39,7 @@ PLACES = ("topic", "date", "hour")
 FILE_LOG = "_spark_metadata"
 OWN = "_nsqsmart"
 _SCHEMA = f"{spark_schema(headers=True)}, date DATE, hour INT"
+_COLUMNS = (*(field.name for field in arrow_schema(headers=True)), "date", "hour")
 _NEEDED = {"value", "topic", "timestamp"}
 _FILE = "file:"
 
@@ -79,7 +80,11 @@ def read_archive(spark: SparkSession, path: str, topics: Sequence[str] | None = 
     if missing:
         raise ConfigError(f"{path} is no archive of messages: it has no column {missing[0]}")
     # With types given, a topic whose name is a number stays text.
-    rows = spark.read.schema(_SCHEMA).parquet(path).select(*_ordered(found))
+    rows = (
+        spark.read.schema(_SCHEMA)
+        .parquet(path)
+        .select(*(name for name in _COLUMNS if name in found))
+    )
     if not topics:
         return rows
     held = {row[0] for row in rows.select("topic").distinct().collect()}
@@ -88,13 +93,6 @@ def read_archive(spark: SparkSession, path: str, topics: Sequence[str] | None = 
         others = ", ".join(sorted(held)) or "no rows"
         raise ConfigError(f"{path} holds nothing of topic {unknown[0]!r}; it has {others}")
     return rows.where(rows["topic"].isin(list(topics)))
-
-
-def _ordered(found: set[str]) -> list[str]:
-    every = [
-        column.split()[0] for column in _SCHEMA.replace("MAP<STRING, STRING>", "MAP").split(", ")
-    ]
-    return [name for name in every if name in found]
 
 
 def _reason(error: AnalysisException) -> str:
@@ -132,7 +130,8 @@ def compact(spark: SparkSession, chosen: argparse.Namespace, console: Console) -
         f"compacting {chosen.out} to {chosen.compact}: {len(due)} hours, "
         f"{len(closed) - len(due)} unchanged, {len(hours) - len(closed)} not over"
     )
-    for done, group in _groups(due):
+    for done in range(0, len(due), _TOGETHER):
+        group = due[done : done + _TOGETHER]
         console.progress(f"{done} of {len(due)} hours")
         (
             rows.where(_within(group))
@@ -176,11 +175,6 @@ def _check_target(out: str, target: str) -> None:
         inside = into.absolute().is_relative_to(source.absolute())
     if inside:
         raise ConfigError(f"--compact {target} is inside the archive {out}: give another folder")
-
-
-def _groups(hours: list[Hour]) -> Iterator[tuple[int, list[Hour]]]:
-    for first in range(0, len(hours), _TOGETHER):
-        yield first, hours[first : first + _TOGETHER]
 
 
 def _within(group: list[Hour]) -> Column:

@@ -114,9 +114,6 @@ class Story:
         self._took.append({"step": name, "seconds": round(seconds, 1)})
         self._console.say(f"{len(self._took)} {name:<10} {text} ({seconds:.1f} s)")
 
-    def _check(self, name: str, *, good: bool) -> None:
-        self._checks[name] = good
-
     # ------------------------------------------------------------------------- publish and consume
 
     def _live(self) -> None:
@@ -139,8 +136,8 @@ class Story:
             consumer.kill()
             consumer.wait()
         finished, self._requeued = figures["finished"], figures["requeued"]
-        self._check("every message was accepted", good=accepted == self._count)
-        self._check("every message was finished by the consumer", good=finished == self._count)
+        self._checks["every message was accepted"] = accepted == self._count
+        self._checks["every message was finished by the consumer"] = finished == self._count
         self._step(
             "live",
             f"{accepted:,} traced messages published by key, and consumed by another process; "
@@ -178,7 +175,7 @@ class Story:
             _parse("archive", *told, "--out", str(out), "--once", "--positions"),
             self._quiet,
         ).run()
-        self._check(f"{topic}: every message is in the archive", good=done["rows"] == self._count)
+        self._checks[f"{topic}: every message is in the archive"] = done["rows"] == self._count
         self._step("archive", f"{done['rows']:,} rows of {topic} to Parquet")
         return out
 
@@ -188,12 +185,11 @@ class Story:
         told = _parse("trace", *logs, "--late", _LATE, "--out", str(page))
         figures = trace(self._spark, told, self._quiet)
         mine = next(each for each in figures["channels"] if each["channel"] == _CONSUMER)
-        self._check("the trace has every message", good=figures["published"] == self._count)
-        self._check("the trace knows what became of each", good=mine["messages"] == self._count)
-        self._check("none is unconsumed in the trace", good=mine["unconsumed"] == 0)
-        self._check(
-            "the trace has every delivery that failed",
-            good=mine["delivered_again"] == self._requeued,
+        self._checks["the trace has every message"] = figures["published"] == self._count
+        self._checks["the trace knows what became of each"] = mine["messages"] == self._count
+        self._checks["none is unconsumed in the trace"] = mine["unconsumed"] == 0
+        self._checks["the trace has every delivery that failed"] = (
+            mine["delivered_again"] == self._requeued
         )
         p50, p99 = (mine["whole_us"][name] or 0 for name in ("p50", "p99"))
         self._step(
@@ -206,7 +202,7 @@ class Story:
     def _replay(self, source: Path) -> None:
         told = ("--address", self._cluster.url, "--to-topic", _SECOND, "--keep-partitions")
         done = replay(self._spark, _parse("replay", str(source), *told), self._quiet)
-        self._check("every row was replayed", good=done["rows"] == self._count)
+        self._checks["every row was replayed"] = done["rows"] == self._count
         self._step("replay", f"{done['rows']:,} rows to {_SECOND}, partitions and order kept")
 
     def _compare(self, first: Path, second: Path) -> None:
@@ -215,7 +211,7 @@ class Story:
         for out in (first, second):
             row = f.xxhash64("value", "partition", "trace_id").cast("decimal(20,0)")
             sums.append(read_archive(self._spark, str(out)).agg(f.sum(row)).collect()[0][0])
-        self._check("both archives hold the same, trace ids too", good=sums[0] == sums[1])
+        self._checks["both archives hold the same, trace ids too"] = sums[0] == sums[1]
         self._step("compare", "bodies, partitions and trace ids of both archives")
 
     def _audit(self, topic: str, out: Path) -> None:
@@ -228,10 +224,8 @@ class Story:
         found = audit(self._spark, told, self._quiet)
         wrong = ("duplicates", "inversions", "holes", "key_inversions")
         names = ", ".join(f"{found[name]} {name.replace('_', ' ')}" for name in wrong)
-        self._check(
-            f"{topic}: order held, nothing is missing or twice",
-            good=found["with_offsets"] == self._count and not any(found[name] for name in wrong),
-        )
+        held = found["with_offsets"] == self._count and not any(found[name] for name in wrong)
+        self._checks[f"{topic}: order held, nothing is missing or twice"] = held
         self._step("audit", f"{topic}: {found['messages']:,} rows, {names}")
 
 

@@ -44,7 +44,9 @@ def run(chosen: argparse.Namespace, console: Console) -> int:
     if chosen.channel and not every:
         raise ConfigError(f"no topic that was looked at has a channel {chosen.channel!r}")
     if chosen.out:
-        _keep(chosen, every)
+        with open_session(chosen) as spark:
+            frame = spark.createDataFrame(every, _COLUMNS)
+            frame.coalesce(1).write.mode("append").parquet(chosen.out)
     code = console.finish(
         {
             "ok": not unreachable,
@@ -107,9 +109,3 @@ def _print(console: Console, rows: Sequence[Lag], title: str) -> None:
     ]
     for line in table(head, cells) if rows else ():
         console.say(line)
-
-
-def _keep(chosen: argparse.Namespace, rows: Sequence[Lag]) -> None:
-    with open_session(chosen) as spark:
-        frame = spark.createDataFrame(list(rows), _COLUMNS)
-        frame.coalesce(1).write.mode("append").parquet(chosen.out)

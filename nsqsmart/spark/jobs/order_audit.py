@@ -182,13 +182,13 @@ def _findings(judged: DataFrame) -> list[dict[str, Any]]:
         .limit(_SHOWN)
     )
     return [
-        {name: _plain(value) for name, value in row.asDict().items() if value is not None}
+        {
+            name: value if isinstance(value, int | float | str) else str(value)
+            for name, value in row.asDict().items()
+            if value is not None
+        }
         for row in found.collect()
     ]
-
-
-def _plain(value: object) -> object:
-    return value if isinstance(value, int | float | str) else str(value)
 
 
 def _print(console: Console, counts: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:

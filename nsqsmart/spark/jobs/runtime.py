@@ -162,13 +162,10 @@ def check_topics(admin: Admin, topics: Sequence[str]) -> None:
     for topic in topics:
         if topic not in known:
             near = difflib.get_close_matches(topic, known, n=1)
-            hint = f": did you mean {near[0]}?" if near else f"; known are {_few(known)}"
+            more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+            some = ", ".join(known[:_SHOWN]) or "none"
+            hint = f": did you mean {near[0]}?" if near else f"; known are {some}{more}"
             raise ConfigError(f"no lookup of {admin} knows topic {topic!r}{hint}")
-
-
-def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN]) or "none"
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
 def source_options(client: Iterable[tuple[str, str]]) -> Mapping[str, str]:

@@ -80,10 +80,14 @@ def ages(minutes: Sequence[Minute]) -> str:
         y = _level(10.0**power, low, high)
         parts.append(_line(y))
         parts.append(label(_LEFT - 6, y + 4, duration(10.0**power), "end"))
+    wide = WIDTH - _LEFT - _RIGHT
     since, span = drawn[0].begins, max(1, drawn[-1].begins - drawn[0].begins)
     for number, name in enumerate(_LINES):
         points = [
-            (_across(each.begins, since, span), _level(each.percentiles[number] or 1, low, high))
+            (
+                _LEFT + wide * (each.begins - since) / span,
+                _level(each.percentiles[number] or 1, low, high),
+            )
             for each in drawn
         ]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -148,10 +152,6 @@ def _scaled(count: int, most: int) -> float:
     """The height of a bar; one message can be seen."""
     high = (_HEIGHT - _BOTTOM - _TOP) * count / max(1, most)
     return max(high, 1.0) if count else 0.0
-
-
-def _across(at: int, begin: int, span: int) -> float:
-    return _LEFT + (WIDTH - _LEFT - _RIGHT) * (at - begin) / span
 
 
 def _level(value: float, low: int, high: int) -> float:

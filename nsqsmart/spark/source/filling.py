@@ -196,11 +196,12 @@ class _Attempt:
         """Up to *most* messages for a slot, and whether it was silence or time that ended it."""
         options = self._reading.options
         found: list[Message] = []
-        size, until = 0, self._until
+        size, until, silent = 0, self._until, False
         while len(found) < most and size < options.chunk_bytes:
             wait = min(silence, max(0.0, until - monotonic()))
             came = self._source.pull(most - len(found), wait)
             if not came:
+                silent = wait >= silence or monotonic() >= self._until
                 break
             if not found:
                 # A slot that fills slowly must be stored before the first of them times out.
@@ -208,13 +209,8 @@ class _Attempt:
             found += came
             size += sum(len(each.body) for each in came)
             silence = options.idle_timeout
-        else:
-            return self._counted(found, size), False
-        return self._counted(found, size), wait >= silence or monotonic() >= self._until
-
-    def _counted(self, found: list[Message], size: int) -> list[Message]:
         self._bytes += size
-        return found
+        return found, silent
 
     def _store(self, messages: Sequence[Message]) -> bool:
         """Write a slot, then finish; False if another attempt owns it, and all go back."""

@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
@@ -132,7 +131,8 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """The end of the next epoch, or of the next ranges."""
-        return self._source().latest_offset(start, most_of(limit))
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._source().latest_offset(start, most)
 
     def reportLatestOffset(self) -> Any:  # noqa: N802
         """What waits, or how far behind it is, for the progress report."""
@@ -151,10 +151,3 @@ class StreamReader(_TaskReader, DataSourceStreamReader, SupportsTriggerAvailable
             offsets = self._options.read_mode == "offsets"
             self._made = OffsetsSource(self._options) if offsets else SpoolSource(self._options)
         return self._made
-
-
-def most_of(limit: ReadLimit) -> int | None:
-    """Messages that an epoch may have; None is as many as there are."""
-    if isinstance(limit, ReadAllAvailable):
-        return None
-    return limit.max_rows if isinstance(limit, ReadMaxRows) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
+from dataclasses import replace
 from time import monotonic, sleep, time_ns
 from typing import Any
 
@@ -302,7 +303,7 @@ class SpoolSource:
         size = self._options.max_bytes_per_trigger
         if size is None:
             return tasks
-        return tuple(each.with_size(-(-size // len(tasks))) for each in tasks)
+        return tuple(replace(each, size=-(-size // len(tasks))) for each in tasks)
 
 
 def reading(options: ReadOptions, end: Offset, task: Task) -> Reading:

@@ -61,14 +61,12 @@ class DataLoss(NsqError):
 class Sight:
     """What was seen.
 
-    ``backlogs`` is what can be delivered now, ``held`` what is in flight or deferred, ``missing``
-    the nsqds that gave no figures, ``clients`` the consumers on the channel, ``without_channel``
-    the topics that do not have it everywhere.
+    ``backlogs`` is what can be delivered now, ``held`` what is in flight or deferred, ``clients``
+    the consumers on the channel, ``without_channel`` the topics that do not have it everywhere.
     """
 
     backlogs: tuple[Backlog, ...]
     held: int
-    missing: tuple[str, ...]
     redelivered: int
     clients: int
     without_channel: tuple[str, ...] = ()
@@ -153,12 +151,9 @@ class Survey:
     def _ask(self) -> Sight:
         backlogs: list[Backlog] = []
         held = redelivered = clients = 0
-        missing: set[str] = set()
         without: dict[str, None] = {}
         for topic in self.topics():
-            stats = self.admin.stats(topic)
-            missing.update(each.nsqd for each in stats.unreachable)
-            for entry in stats.topics:
+            for entry in self.admin.stats(topic).topics:
                 if not self.is_ours(topic, entry.partition):
                     continue
                 if self._options.channel not in {each.channel for each in entry.channels}:
@@ -171,8 +166,7 @@ class Survey:
                         held += channel.in_flight + channel.deferred
                         redelivered += channel.requeue_count + channel.timeout_count
                         clients += channel.clients
-        nodes = tuple(sorted(missing))
-        return Sight(tuple(backlogs), held, nodes, redelivered, clients, tuple(without))
+        return Sight(tuple(backlogs), held, redelivered, clients, tuple(without))
 
     def is_ours(self, topic: str, partition: int | None) -> bool:
         """Whether the options choose it."""
@@ -213,7 +207,10 @@ def prepare(options: ReadOptions, survey: Survey) -> None:
         )
     if asked:
         for topic, partition in survey.places():
-            _move(options, survey, topic, partition)
+            if partition is None:
+                _empty(options, survey, topic)
+            elif (position := position_of(options, topic, partition)) is not None:
+                survey.admin.set_offset(topic, options.channel, partition, position)
 
 
 def make_channels(options: ReadOptions, survey: Survey, topics: Iterable[str]) -> None:
@@ -223,13 +220,6 @@ def make_channels(options: ReadOptions, survey: Survey, topics: Iterable[str]) -
             survey.admin.create_channel(topic, options.channel)
         except NsqError as error:
             log.warning("cannot make channel %s of topic %s: %s", options.channel, topic, error)
-
-
-def _move(options: ReadOptions, survey: Survey, topic: str, partition: int | None) -> None:
-    if partition is None:
-        _empty(options, survey, topic)
-    elif (position := position_of(options, topic, partition)) is not None:
-        survey.admin.set_offset(topic, options.channel, partition, position)
 
 
 def _empty(options: ReadOptions, survey: Survey, topic: str) -> None:

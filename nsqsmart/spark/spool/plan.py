@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 _VERSION = 1
 
@@ -30,10 +30,6 @@ class Task:
     size: int | None = None
     first: int | None = None
     end: int | None = None
-
-    def with_size(self, size: int) -> Task:
-        """This task, bounded in bytes."""
-        return replace(self, size=size)
 
     @property
     def place(self) -> str:

@@ -33,7 +33,7 @@ def told(monkeypatch):
         def report(self, **facts):
             return {"ok": True, "checks": {}, **facts}
 
-    monkeypatch.setattr(demo, "Run", Story)
+    monkeypatch.setattr(demo, "Story", Story)
     monkeypatch.setattr(demo, "Cluster", lambda **_: contextlib.nullcontext(SimpleNamespace()))
 
     def tell(*arguments):

@@ -8,7 +8,7 @@ import pytest
 
 from nsqsmart import ConsumerConfig, Producer, PullSubscription
 from nsqsmart.cli.commands.copy import Copier, Filter, Kept
-from nsqsmart.cli.commands.to_file import Filing, Source
+from nsqsmart.cli.commands.to_file import Filing
 from nsqsmart.cli.common.ending import Ending
 from nsqsmart.cli.common.progress import Bar
 from nsqsmart.client.consuming.rdy_controller import RdyController
@@ -160,8 +160,8 @@ def test_files_give_nothing_back_by_themselves(fails, kept):
     given = messages(3)
     with Ending() as ending:
         files = SimpleNamespace(write=write, closed=[])
-        source = Source("nsq://127.0.0.1:1", ConsumerConfig(), {"workers": 1})
-        filing = Filing(chosen, source, ending, lambda _topic: files)
+        told = ("nsq://127.0.0.1:1", ConsumerConfig(), {"workers": 1})
+        filing = Filing(chosen, *told, ending, lambda _topic: files)
         assert filing._handler(files)(given) is None
         assert ending.wait(0)
     assert [each.answers for each in given] == (kept or [["kept"]] * 3)

@@ -11,7 +11,7 @@ from django.db import connections, transaction
 
 import nsqsmart
 from nsqsmart.contrib.django import handler, handlers
-from nsqsmart.contrib.django.consuming import around, pool_warnings
+from nsqsmart.contrib.django.handlers import around, pool_warnings
 from nsqsmart.embedded import Cluster
 
 

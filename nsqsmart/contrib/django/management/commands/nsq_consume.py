@@ -7,8 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import autoreload
 
-from nsqsmart.contrib.django.consuming import make_shift, pool_warnings
-from nsqsmart.contrib.django.handlers import discover
+from nsqsmart.contrib.django.handlers import discover, make_shift, pool_warnings
 from nsqsmart.contrib.shared.declaring import Declared, choose
 from nsqsmart.contrib.shared.running import (
     CONSUMING,

@@ -50,20 +50,17 @@ class Command(BaseCommand):
             raise CommandError("some could not be published yet", returncode=RETRY_LATER)
 
     def _go_on(self, relay: Relay, interval: float) -> None:
+        pause = interval
         with signals_to(relay.stop):
             # A program that reads it may send a signal at once.
             self._tell("relaying; SIGINT or SIGTERM ends it")
-            self._pass_until_stopped(relay, interval)
-
-    def _pass_until_stopped(self, relay: Relay, interval: float) -> None:
-        pause = interval
-        while not relay.stopped:
-            close_old_connections()
-            passage = self._pass(relay)
-            # Without its database it can do nothing; a topic that fails is left alone by the relay.
-            pause = interval if passage is not None else min(2 * pause, _LONGEST_PAUSE)
-            if passage is None or not passage.sent:
-                _pause(relay, pause)
+            while not relay.stopped:
+                close_old_connections()
+                passage = self._pass(relay)
+                # Without its database it can do nothing; a topic that fails the relay leaves alone.
+                pause = interval if passage is not None else min(2 * pause, _LONGEST_PAUSE)
+                if passage is None or not passage.sent:
+                    _pause(relay, pause)
 
     def _pass(self, relay: Relay) -> Passage | None:
         try:
