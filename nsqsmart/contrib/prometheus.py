@@ -79,7 +79,7 @@ class PrometheusMetrics(Metrics):
         self._children: dict[_Key, Any] = {}
         self._read_at = 0.0
         # The first to be collected, so that the others are up to date.
-        registry.register(_Reader(self))
+        registry.register(_ScrapeReader(self))
         self._metrics = {
             name: _make(name, row, registry, own.get(name, row.bounds))
             for name, row in INSTRUMENTS.items()
@@ -200,7 +200,7 @@ class PrometheusMetrics(Metrics):
         return child
 
 
-class _Reader(Collector):
+class _ScrapeReader(Collector):
     """Has no metric of its own."""
 
     def __init__(self, metrics: PrometheusMetrics) -> None:

@@ -31,7 +31,7 @@ from nsqsmart import (
 from nsqsmart.cli.common import flags
 from nsqsmart.cli.common.ending import in_haste, result_of, wait_for
 from nsqsmart.cli.common.parsing import Commands, Parser
-from nsqsmart.cli.common.progress import Bar
+from nsqsmart.cli.common.progress import ProgressBar
 from nsqsmart.errors import AdminError, TransportError
 from nsqsmart.names import check_topic
 
@@ -57,7 +57,7 @@ it. Every other consumer of the machine slows it down: it measures this machine 
 class Measurement:
     """One run: publish in one thread, take in those of the consumer."""
 
-    def __init__(self, count: int, size: int, bar: Bar) -> None:
+    def __init__(self, count: int, size: int, bar: ProgressBar) -> None:
         self._count = count
         self._filling = b"x" * (size - _HEAD.size)
         self._size = size
@@ -179,7 +179,7 @@ def run(chosen: argparse.Namespace) -> int:
         channel = f"bench{random.randrange(10**6):06}#ephemeral"  # noqa: S311 - a name
         producer = Producer(address, **flags.client_options(chosen, ProducerConfig))
         stack.enter_context(in_haste(producer))
-        bar = stack.enter_context(Bar("bench", chosen.n, off=chosen.json))
+        bar = stack.enter_context(ProgressBar("bench", chosen.n, off=chosen.json))
         measured = Measurement(chosen.n, chosen.size, bar)
         options = flags.client_options(chosen, ConsumerConfig)
         consumer = Consumer(check_topic(topic), channel, measured.take, address=address, **options)

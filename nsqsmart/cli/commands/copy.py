@@ -26,7 +26,7 @@ from nsqsmart import (
 from nsqsmart.cli.common import flags
 from nsqsmart.cli.common.ending import Ending, consume, in_haste, keep
 from nsqsmart.cli.common.parsing import Commands, Parser, UsageError
-from nsqsmart.cli.common.progress import Bar
+from nsqsmart.cli.common.progress import ProgressBar
 from nsqsmart.config import resolve
 from nsqsmart.errors import ConfigError, MessageRejected
 from nsqsmart.names import check_topic
@@ -40,7 +40,7 @@ it may be there twice.
 """
 
 
-class Kept(NamedTuple):
+class KeptFields(NamedTuple):
     """What of a message is published with its body."""
 
     partition: bool = False
@@ -108,10 +108,10 @@ class Copier:
     def __init__(
         self,
         producer: Producer,
-        kept: Kept,
+        kept: KeptFields,
         chooses: Filter,
         ending: Ending,
-        bar: Bar,
+        bar: ProgressBar,
         most: int | None,
     ) -> None:
         self._producer = producer
@@ -269,10 +269,10 @@ def run(chosen: argparse.Namespace) -> int:
         # What is not to be copied need not come.
         options["max_in_flight"] = min(chosen.n, config.max_in_flight)
     producer = Producer(destination, **flags.client_options(chosen, ProducerConfig))
-    kept = Kept(chosen.ordered, chosen.keep_trace_ids, chosen.keep_headers)
+    kept = KeptFields(chosen.ordered, chosen.keep_trace_ids, chosen.keep_headers)
     fields = chosen.whitelist_json_field
     chooses = Filter(chosen.require_json_field, chosen.require_json_value, tuple(fields))
-    with Ending() as ending, in_haste(producer), Bar("copy", chosen.n) as bar:
+    with Ending() as ending, in_haste(producer), ProgressBar("copy", chosen.n) as bar:
         copier = Copier(producer, kept, chooses, ending, bar, chosen.n)
         consumers = [
             Consumer(

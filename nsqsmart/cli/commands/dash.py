@@ -43,7 +43,7 @@ machine, tunnel the port. The servers are asked only while the page is open.
 """
 
 
-class Figures:
+class ClusterFigures:
     """Asks the servers at most once an *interval*, however many look."""
 
     def __init__(self, admin: Admin, interval: float) -> None:
@@ -134,7 +134,7 @@ class Figures:
         }
 
 
-def listen(figures: Figures, ports: Sequence[int]) -> ThreadingHTTPServer:
+def listen(figures: ClusterFigures, ports: Sequence[int]) -> ThreadingHTTPServer:
     """A server of the page at the first of *ports* that is free; raises ConfigError."""
     handler = _handler(figures)
     for port in ports:
@@ -145,7 +145,7 @@ def listen(figures: Figures, ports: Sequence[int]) -> ThreadingHTTPServer:
     raise ConfigError(reason)
 
 
-def _handler(figures: Figures) -> type[BaseHTTPRequestHandler]:
+def _handler(figures: ClusterFigures) -> type[BaseHTTPRequestHandler]:
     page = files("nsqsmart.cli").joinpath("pages", "dash.html").read_text("utf-8")
     policy = _policy(page)
 
@@ -209,7 +209,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     # A page must not hang where an nsqd does.
     options = {"admin_timeout": _ADMIN_TIMEOUT} | flags.client_options(chosen, AdminConfig)
-    figures = Figures(Admin(flags.address_of(chosen), **options), chosen.interval)
+    figures = ClusterFigures(Admin(flags.address_of(chosen), **options), chosen.interval)
     ports = [_PORT, 0] if chosen.port is None else [chosen.port]
     with listen(figures, ports) as server:
         try:

@@ -22,7 +22,7 @@ from nsqsmart import Pending, Producer, ProducerConfig, PublishError, Receipt
 from nsqsmart.cli.common import flags
 from nsqsmart.cli.common.ending import in_haste, is_readable, pause, result_of
 from nsqsmart.cli.common.parsing import Commands, Parser, UsageError
-from nsqsmart.cli.common.progress import Bar
+from nsqsmart.cli.common.progress import ProgressBar
 from nsqsmart.cli.common.records import failure_record, line, receipt_record
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import check_partition, check_topic
@@ -153,7 +153,7 @@ class Sender:
         self._counted = (0, 0, 0)  # how many stored and spooled, and the number of the last one
         self._due = 0.0
 
-    def send_all(self, messages: Lines | _Words, bar: Bar | None = None) -> int:
+    def send_all(self, messages: Lines | _Words, bar: ProgressBar | None = None) -> int:
         """Until there are no more; the exit code."""
         reason = ""
         try:
@@ -179,7 +179,7 @@ class Sender:
             return RETRY_LATER
         return 0
 
-    def _send_until(self, messages: Lines | _Words, bar: Bar | None) -> str:
+    def _send_until(self, messages: Lines | _Words, bar: ProgressBar | None) -> str:
         """Why it ended early, or ``""``."""
         before = 0
         while not self._failures:
@@ -353,7 +353,7 @@ def run(chosen: argparse.Namespace) -> int:
         if words:
             return sender.send_all(_Words(words))
         source = stack.enter_context(_opened(chosen.file))
-        bar = stack.enter_context(Bar(f"pub {topic}", source.size, off=chosen.json))
+        bar = stack.enter_context(ProgressBar(f"pub {topic}", source.size, off=chosen.json))
         lines = Lines(source.descriptor, chosen.delimiter, source.name)
         return sender.send_all(lines, bar)
 
@@ -375,7 +375,7 @@ class _Words:
         return os.fsencode(self._words[self.number - 1])
 
 
-class _Source(NamedTuple):
+class _Input(NamedTuple):
     """Where lines come from; *size* is None where it is not known."""
 
     descriptor: int
@@ -384,12 +384,12 @@ class _Source(NamedTuple):
 
 
 @contextmanager
-def _opened(name: str | None) -> Iterator[_Source]:
+def _opened(name: str | None) -> Iterator[_Input]:
     """The file *name*, or stdin."""
     if name in (None, "-"):
         if sys.stdin.isatty():
             print("one message a line; Ctrl-D ends", file=sys.stderr)
-        yield _Source(sys.stdin.fileno(), "stdin", None)
+        yield _Input(sys.stdin.fileno(), "stdin", None)
         return
     path = Path(str(name))
     try:
@@ -398,7 +398,7 @@ def _opened(name: str | None) -> Iterator[_Source]:
     except OSError as error:
         raise ConfigError(f"--file {str(path)!r} cannot be read: {error.strerror}") from error
     try:
-        yield _Source(descriptor, str(path), size)
+        yield _Input(descriptor, str(path), size)
     finally:
         os.close(descriptor)
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from datetime import UTC, datetime
+from typing import Any
 
 from nsqsmart import Producer, ProducerConfig, spool_status
 from nsqsmart.cli.common import flags
@@ -50,7 +51,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _status(folder: str, *, as_json: bool) -> int:
     found = spool_status(folder)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "topic": each.topic,
             "messages": each.messages,
@@ -67,11 +68,7 @@ def _status(folder: str, *, as_json: bool) -> int:
         print("nothing waits")
     else:
         head = ["topic", "messages", "bytes", "oldest", "refused"]
-        cells = [
-            [each.topic, each.messages, each.bytes, _time(each.oldest), each.refused]
-            for each in found
-        ]
-        print("\n".join(table(head, cells)))
+        print("\n".join(table(head, [[row[name] for name in head] for row in rows])))
         for each in found:
             for file in each.damaged:
                 print(f"damaged: {file}")

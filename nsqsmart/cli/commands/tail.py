@@ -64,7 +64,7 @@ def run(chosen: argparse.Namespace) -> int:
         # What is not to be printed need not come.
         options["max_in_flight"] = min(chosen.n, config.max_in_flight)
     with Ending() as ending:
-        printer = _Printer(chosen, ending)
+        printer = _MessagePrinter(chosen, ending)
         consumers = [
             Consumer(topic, channel, printer.show, address=address, **options) for topic in topics
         ]
@@ -72,7 +72,7 @@ def run(chosen: argparse.Namespace) -> int:
     return ending.exit_code("tail", f"{plural(printer.shown, 'message')} printed", reports)
 
 
-class _Printer:
+class _MessagePrinter:
     """Prints messages, of whichever topic, one at a time."""
 
     def __init__(self, chosen: argparse.Namespace, ending: Ending) -> None:

@@ -20,9 +20,9 @@ from nsqsmart import Admin, AdminConfig, CloseReport, Consumer, ConsumerConfig, 
 from nsqsmart.cli.common import flags
 from nsqsmart.cli.common.ending import Ending, consume, keep
 from nsqsmart.cli.common.parsing import Commands, Parser, UsageError
-from nsqsmart.cli.common.progress import Bar
+from nsqsmart.cli.common.progress import ProgressBar
 from nsqsmart.cli.common.records import line, record
-from nsqsmart.cli.files.appended import AppendedFiles, Rotation
+from nsqsmart.cli.files.appended import AppendedFiles, FileRotation
 from nsqsmart.cli.files.names import DEFAULT, make_names
 from nsqsmart.cli.files.parquet import ParquetFiles
 from nsqsmart.config import resolve
@@ -91,7 +91,7 @@ class Filing:
         self._lock = threading.Lock()  # guards the files, and the two below
         self._reopen = False
         self.written = 0
-        self._bar = Bar("to-file", chosen.n)
+        self._bar = ProgressBar("to-file", chosen.n)
 
     @property
     def closed(self) -> list[Path]:
@@ -296,7 +296,7 @@ def _files(chosen: argparse.Namespace, topic: str) -> _Files:
     return AppendedFiles(
         names,
         encode,
-        Rotation(chosen.rotate_size, chosen.rotate_interval),
+        FileRotation(chosen.rotate_size, chosen.rotate_interval),
         chosen.gzip_level if chosen.gzip else None,
         skip_empty=chosen.skip_empty_files,
     )

@@ -54,12 +54,9 @@ class Row:
         figures: list[Cell] = [self.depth, self.backend_depth, self.in_flight, self.deferred]
         figures += [self.requeue_count, self.timeout_count, self.message_count, self.clients]
         rates: list[Cell] = [self.ingress, self.egress] if moving else []
-        return [*place, name, *figures, *([self._copies()] if replicas else []), *rates]
-
-    def _copies(self) -> Cell:
-        if self.replicas is None:
-            return None
-        return f"{'?' if self.in_sync is None else self.in_sync}/{self.replicas}"
+        copies = f"{'?' if self.in_sync is None else self.in_sync}/{self.replicas}"
+        known: list[Cell] = [None if self.replicas is None else copies]
+        return [*place, name, *figures, *(known if replicas else []), *rates]
 
 
 _SUMMED = (

@@ -8,7 +8,7 @@ from typing import Any, Self
 from nsqsmart.terminal import is_watched
 
 
-class Bar:
+class ProgressBar:
     """How far it is, as a context manager; *total* None where it is not known."""
 
     def __init__(self, title: str, total: int | None = None, *, off: bool = False) -> None:

@@ -29,7 +29,7 @@ _BLOCK = 1 << 16
 _MOST_REVISIONS = 1_000_000
 
 
-class Rotation(NamedTuple):
+class FileRotation(NamedTuple):
     """When a new file is begun; 0 is never."""
 
     size: int = 0
@@ -47,7 +47,7 @@ class AppendedFiles:
         self,
         names: FileNames,
         encode: Callable[[Message], bytes],
-        rotation: Rotation,
+        rotation: FileRotation,
         gzip_level: int | None = None,
         *,
         skip_empty: bool = False,

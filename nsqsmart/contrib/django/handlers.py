@@ -17,7 +17,7 @@ from nsqsmart import Requeue
 from nsqsmart.config import ConsumerConfig
 from nsqsmart.contrib.django import conf
 from nsqsmart.contrib.shared.declaring import Declared, declare
-from nsqsmart.contrib.shared.running import Limits, Shift
+from nsqsmart.contrib.shared.running import Shift, StopLimits
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -103,7 +103,7 @@ def _handle(each: Declared, given: Any) -> object:
         return result
 
 
-def make_shift(chosen: list[Declared], limits: Limits, workers: int | None) -> Shift:
+def make_shift(chosen: list[Declared], limits: StopLimits, workers: int | None) -> Shift:
     """Consumers for the *chosen* handlers; raises ConfigError. Nothing is dialled."""
     shift = Shift(limits)
     for each in chosen:

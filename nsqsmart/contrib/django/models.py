@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any
 
 from django.db import models
 
-from nsqsmart.contrib.shared.letters import Letter
+from nsqsmart.contrib.shared.sending import Letter
 
 LANES = 16
 
@@ -41,17 +40,23 @@ class OutboxMessage(models.Model):
     @classmethod
     def keep(cls, letter: Letter, database: str) -> None:
         """Write *letter* down in the transaction of *database*."""
+        arguments = dict(letter.arguments)
+        if isinstance(letter.key, bytes):
+            arguments["key"] = {"hex": letter.key.hex()}
         cls.objects.using(database).create(
             alias=letter.alias,
             topic=letter.topic,
             body=letter.body,
-            arguments=_to_json(letter.arguments),
+            arguments=arguments,
             lane=lane_of(letter),
         )
 
     def letter(self) -> Letter:
         """Return the letter that :meth:`keep` wrote."""
-        return Letter(self.topic, bytes(self.body), self.alias, _from_json(self.arguments))
+        arguments = dict(self.arguments)
+        if isinstance(arguments.get("key"), dict):
+            arguments["key"] = bytes.fromhex(arguments["key"]["hex"])
+        return Letter(self.topic, bytes(self.body), self.alias, arguments)
 
 
 class OutboxLane(models.Model):
@@ -70,17 +75,3 @@ def lane_of(letter: Letter) -> int:
     place = letter.key if letter.key is not None else letter.partition
     text = repr((letter.alias, letter.topic, place)).encode()
     return zlib.crc32(text if place is not None else letter.body) % LANES
-
-
-def _to_json(arguments: Any) -> dict[str, Any]:
-    found = dict(arguments)
-    if isinstance(found.get("key"), bytes):
-        found["key"] = {"hex": found["key"].hex()}
-    return found
-
-
-def _from_json(arguments: Any) -> dict[str, Any]:
-    found = dict(arguments)
-    if isinstance(found.get("key"), dict):
-        found["key"] = bytes.fromhex(found["key"]["hex"])
-    return found

@@ -13,7 +13,7 @@ from nsqsmart.contrib.django import conf
 from nsqsmart.contrib.django.conf import find_producer, producers
 from nsqsmart.contrib.django.signals import tally, tell
 from nsqsmart.contrib.shared.delivering import Counts, Parcel, deliver
-from nsqsmart.contrib.shared.letters import Letter
+from nsqsmart.contrib.shared.sending import Letter
 from nsqsmart.errors import ConfigError
 
 
@@ -181,7 +181,7 @@ def _find_batch(connection: Any) -> CommitBatch | None:
     released since can no more be rolled back alone. Batches that have become alike so are joined,
     or a loop with a savepoint for each row would have one for each row.
     """
-    current = _savepoints(connection)
+    current = {each for each in connection.savepoint_ids if each is not None}
     mine = _transaction_of(connection)
     hooks = connection.run_on_commit
     own = [
@@ -196,10 +196,6 @@ def _find_batch(connection: Any) -> CommitBatch | None:
     if own and own[-1][1] == current:
         return own[-1][2]
     return None
-
-
-def _savepoints(connection: Any) -> set[str]:
-    return {each for each in connection.savepoint_ids if each is not None}
 
 
 def _transaction_of(connection: Any) -> object:

@@ -22,8 +22,7 @@ from nsqsmart.contrib.django.conf import find_producer
 from nsqsmart.contrib.django.models import OutboxLane, OutboxMessage
 from nsqsmart.contrib.django.signals import tally, tell
 from nsqsmart.contrib.shared.delivering import log_loss
-from nsqsmart.contrib.shared.letters import Letter
-from nsqsmart.contrib.shared.sending import HOPELESS, Dispatch, Failure
+from nsqsmart.contrib.shared.sending import HOPELESS, Dispatch, Failure, Letter
 
 log = logging.getLogger("nsqsmart")
 

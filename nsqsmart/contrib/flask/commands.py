@@ -14,21 +14,21 @@ from werkzeug._reloader import run_with_reloader
 
 from nsqsmart import Consumer, Message
 from nsqsmart.config import ConsumerConfig, resolve
-from nsqsmart.contrib.flask.state import State
+from nsqsmart.contrib.flask.state import AppState
 from nsqsmart.contrib.shared.declaring import Declared, choose
 from nsqsmart.contrib.shared.fitting import describe_dialects, find_dialects, find_misfits
 from nsqsmart.contrib.shared.running import (
     CONSUMING,
-    Limits,
     ServersLost,
     Shift,
+    StopLimits,
     describe,
 )
 from nsqsmart.errors import ConfigError, NsqError
 from nsqsmart.terminal import FAILED, INTERRUPTED, RETRY_LATER, drop
 
 
-def make_group(state: State, handlers: Callable[[], list[Declared]]) -> AppGroup:
+def make_group(state: AppState, handlers: Callable[[], list[Declared]]) -> AppGroup:
     """The commands of one app."""
     group = AppGroup("nsq", help="Consume from NSQ, and look at it.")
 
@@ -52,7 +52,7 @@ def make_group(state: State, handlers: Callable[[], list[Declared]]) -> AppGroup
     return group
 
 
-def _add_consume(group: AppGroup, state: State, handlers: Callable[[], list[Declared]]) -> None:
+def _add_consume(group: AppGroup, state: AppState, handlers: Callable[[], list[Declared]]) -> None:
     @group.command("consume")
     @click.option("--topic", help="Only handlers of this topic.")
     @click.option("--channel", help="Only handlers of this channel.")
@@ -86,11 +86,13 @@ def _end(code: int) -> None:
 
 
 def _consume(
-    state: State, handlers: list[Declared], options: dict[str, Any], *, at_exit: bool
+    state: AppState, handlers: list[Declared], options: dict[str, Any], *, at_exit: bool
 ) -> int:
     """Consume until it ends; *at_exit* where signals are a reloader's. Returns the exit code."""
     try:
-        limits = Limits(options["max_messages"], options["exit_when_idle"], options["lost_after"])
+        limits = StopLimits(
+            options["max_messages"], options["exit_when_idle"], options["lost_after"]
+        )
         chosen = choose(handlers, topic=options["topic"], channel=options["channel"])
         shift = Shift(limits)
         for each in chosen:
@@ -119,7 +121,7 @@ def around(app: Flask, declared: Declared) -> Callable[[Any], object]:
     return handle
 
 
-def _ping(state: State, handlers: list[Declared], timeout: float) -> int:
+def _ping(state: AppState, handlers: list[Declared], timeout: float) -> int:
     try:
         settings = state.settings
         with settings.make_producer() as producer:
@@ -137,7 +139,7 @@ def _ping(state: State, handlers: list[Declared], timeout: float) -> int:
     return _fail("; ".join(wrong), FAILED) if wrong else 0
 
 
-def _tail(state: State, topic: str, channel: str, most: int | None) -> int:
+def _tail(state: AppState, topic: str, channel: str, most: int | None) -> int:
     try:
         settings = state.settings
         options = settings.options_of(ConsumerConfig)

@@ -12,10 +12,10 @@ from flask.sansio.blueprints import Blueprint
 from nsqsmart import Producer, PublishArguments, Receipt
 from nsqsmart.contrib.flask.commands import make_group
 from nsqsmart.contrib.flask.sessions import wait_for_commit
-from nsqsmart.contrib.flask.state import State
+from nsqsmart.contrib.flask.state import AppState
 from nsqsmart.contrib.shared.declaring import Declared, declare
 from nsqsmart.contrib.shared.delivering import Counts
-from nsqsmart.contrib.shared.letters import Letter
+from nsqsmart.contrib.shared.sending import Letter
 from nsqsmart.testing.recording import Outbox
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -46,7 +46,7 @@ class NSQ:
         """
         if _NAME in app.extensions:
             raise RuntimeError("an NSQ was registered with this Flask app before: use that one")
-        state = State(app, self)
+        state = AppState(app, self)
         state.check()
         app.extensions[_NAME] = state
         app.cli.add_command(make_group(state, lambda: self.handlers_of(app)))
@@ -160,8 +160,8 @@ class NSQ:
 
         return decorate
 
-    def _state(self) -> State:
+    def _state(self) -> AppState:
         state = current_app.extensions.get(_NAME)
-        if not isinstance(state, State) or state.owner is not self:
+        if not isinstance(state, AppState) or state.owner is not self:
             raise RuntimeError("the current Flask app was not registered: call nsq.init_app(app)")
         return state

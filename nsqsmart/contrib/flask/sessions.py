@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blinker import Namespace
 
-from nsqsmart.contrib.flask.state import State
+from nsqsmart.contrib.flask.state import AppState
 from nsqsmart.contrib.shared.delivering import Parcel, deliver
-from nsqsmart.contrib.shared.letters import Letter
-from nsqsmart.contrib.shared.sending import Failure
+from nsqsmart.contrib.shared.sending import Failure, Letter
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, SessionTransaction
@@ -33,12 +32,12 @@ _KEY = "nsqsmart"
 class _Waiting(NamedTuple):
     """A letter, and the transaction or savepoint it was written in; None if none had begun."""
 
-    state: State
+    state: AppState
     letter: Letter
     transaction: SessionTransaction | None
 
 
-def wait_for_commit(session: Any, state: State, letter: Letter) -> None:
+def wait_for_commit(session: Any, state: AppState, letter: Letter) -> None:
     """Send *letter* when *session* commits; a rollback, of a savepoint too, drops it."""
     # A scoped_session, as Flask-SQLAlchemy's, gives that of this request when it is called.
     own: Session = session() if callable(session) else session
@@ -71,7 +70,7 @@ def _committed(session: Session) -> None:
         return
     waiting: list[_Waiting] = session.info[_KEY]
     session.info[_KEY] = []
-    groups: dict[State, list[Letter]] = {}
+    groups: dict[AppState, list[Letter]] = {}
     for each in waiting:
         groups.setdefault(each.state, []).append(each.letter)
     deliver(

@@ -22,7 +22,7 @@ _SETTINGS: Final = (URL, OPTIONS, DIALECT)
 _SOURCE: Final = f"app.config[{OPTIONS!r}]"
 
 
-class State:
+class AppState:
     """One app, registered with *owner*, an NSQ."""
 
     def __init__(self, app: Flask, owner: object) -> None:

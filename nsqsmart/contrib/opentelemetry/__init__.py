@@ -27,7 +27,7 @@ except ImportError as error:
 
 from nsqsmart import Consumer, Producer
 from nsqsmart.contrib.opentelemetry.handling import traced
-from nsqsmart.contrib.opentelemetry.publishing import Publishing
+from nsqsmart.contrib.opentelemetry.publishing import TracedPublishing
 from nsqsmart.contrib.opentelemetry.telemetry import Parent, Propagate, Telemetry
 
 __all__ = ["NsqsmartInstrumentor", "instrument", "uninstrument"]
@@ -68,7 +68,7 @@ def instrument(
     telemetry = Telemetry(tracer_provider, meter_provider, propagate, parent)
     uninstrument()
     originals = {name: method for (_, name), method in _OWN.items()}
-    publishing = Publishing(telemetry, originals)
+    publishing = TracedPublishing(telemetry, originals)
     places = {(Producer, name): getattr(publishing, name) for name in _PUBLISHING}
     for (owner, name), method in places.items():
         setattr(owner, name, _method(_OWN[owner, name], method))

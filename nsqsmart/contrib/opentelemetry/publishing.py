@@ -24,7 +24,7 @@ NOTHING: Final = "off"
 _LOW_64 = (1 << 64) - 1
 
 
-class Publishing:
+class TracedPublishing:
     """Takes the place of a Producer's methods; *originals* are those, by name."""
 
     def __init__(self, telemetry: Telemetry, originals: dict[str, Callable[..., Any]]) -> None:
@@ -48,7 +48,7 @@ class Publishing:
         self, producer: Producer, topic: str, body: bytes, **arguments: Any
     ) -> Pending:
         """One message, whose span ends when it is settled."""
-        sending = _Sending(self._telemetry, topic, {words.BODY_SIZE: _size(body)}, 1)
+        sending = _PublishSpan(self._telemetry, topic, {words.BODY_SIZE: _size(body)}, 1)
         sending.begin()
         try:
             # It cannot be tried twice.
@@ -73,7 +73,7 @@ class Publishing:
         more: words.Attributes = (
             {words.BATCH_COUNT: count} if batch else {words.BODY_SIZE: _size(given)}
         )
-        sending = _Sending(self._telemetry, topic, more, count)
+        sending = _PublishSpan(self._telemetry, topic, more, count)
         tried: Arguments | None = None
         with sending:
             for way in self._ways(producer, topic) if mode == "auto" else iter((mode,)):
@@ -131,7 +131,7 @@ class Publishing:
         return given
 
 
-class _Sending:
+class _PublishSpan:
     """One span and its measurements."""
 
     def __init__(
@@ -185,7 +185,7 @@ class _Sending:
             self.failed(error)
 
 
-def _settle(sending: _Sending, pending: Pending) -> None:
+def _settle(sending: _PublishSpan, pending: Pending) -> None:
     try:
         receipt = pending.result(0)
     except PublishError as error:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from nsqsmart import Producer
-from nsqsmart.contrib.shared.letters import Letter
-from nsqsmart.contrib.shared.sending import Dispatch, Failure
+from nsqsmart.contrib.shared.sending import Dispatch, Failure, Letter
 from nsqsmart.errors import PublishError
 
 log = logging.getLogger("nsqsmart")

@@ -25,7 +25,7 @@ class ServersLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StopLimits:
     """When to stop without being told; None is never.
 
     ``max_messages`` handled; ``idle`` seconds without a message; ``lost`` seconds in which no nsqd
@@ -40,7 +40,7 @@ class Limits:
 class Shift:
     """One run of several handlers in this process."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: StopLimits) -> None:
         self._limits = limits
         self._lock = threading.Lock()  # guards the three below
         self._begun = 0
@@ -91,7 +91,9 @@ class Shift:
             try:
                 return call(given)
             finally:
-                self._end()
+                with self._lock:
+                    self._running -= 1
+                    self._active_at = monotonic()
 
         return handle
 
@@ -109,11 +111,6 @@ class Shift:
             for consumer in self.consumers:
                 consumer.pause()
         return True
-
-    def _end(self) -> None:
-        with self._lock:
-            self._running -= 1
-            self._active_at = monotonic()
 
     def run(self, on_ready: Callable[[], object]) -> Sequence[CloseReport]:
         """Block until a signal, or until a limit is met; then drain.

@@ -1,13 +1,16 @@
-"""Letters sent with as few commands as their order and their arguments permit."""
+"""Letters: messages that are published later, with as few commands as their order permits.
+
+A letter waits for a commit, or for the relay of an outbox.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self, Unpack
 
-from nsqsmart import Producer
-from nsqsmart.contrib.shared.letters import Key, Letter
+from nsqsmart import Producer, PublishArguments
 from nsqsmart.errors import (
     ConfigError,
     MessageRejected,
@@ -17,11 +20,55 @@ from nsqsmart.errors import (
 )
 from nsqsmart.testing.recording import RecordingProducer
 
+Key = str | int | bytes
+
 HOPELESS = (MessageRejected, NotSupported, OrderingNotSupported, ConfigError, TypeError)
 """Errors that sending the letter again would meet again."""
 
 _ALONE = ("delay", "trace_id", "tag")
 _PLACE = ("key", "partition")
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One message with all that was said of it.
+
+    Attributes:
+        topic, body: as they were given; the body is a copy.
+        alias: whose producer it goes with.
+        arguments: those of ``Producer.publish`` that were given, by name.
+    """
+
+    topic: str
+    body: bytes
+    alias: str
+    arguments: Mapping[str, Any]
+
+    @classmethod
+    def write(
+        cls, topic: str, body: bytes, alias: str, **arguments: Unpack[PublishArguments]
+    ) -> Self:
+        """Check and copy what ``Producer.publish`` will be given.
+
+        Raises TypeError and ConfigError, as that does.
+        """
+        checked = Producer.check(topic, body, **arguments)
+        given = {name: value for name, value in arguments.items() if value is not None}
+        if arguments.get("headers") is not None:
+            given["headers"] = dict(arguments["headers"] or {})
+        return cls(topic, checked, alias, given)
+
+    @property
+    def key(self) -> Key | None:
+        """The key of the message, or None."""
+        found: Key | None = self.arguments.get("key")
+        return found
+
+    @property
+    def partition(self) -> int | None:
+        """The partition it was given for, if any."""
+        found: int | None = self.arguments.get("partition")
+        return found
 
 
 class Lane(NamedTuple):

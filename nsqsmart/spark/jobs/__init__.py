@@ -19,7 +19,6 @@ The module of a job has its name, and a ``run``; only the one that was chosen is
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -36,7 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line *arguments* (default: those of the process); returns the exit code."""
     chosen = make_parser().parse_args(arguments)
     try:
-        return _run(chosen)
+        if chosen.job != "lag":
+            check_packages()
+        job = import_module(f"nsqsmart.spark.jobs.{chosen.job.replace('-', '_')}")
+        return int(job.run(chosen, Console(as_json=chosen.json)))
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return INTERRUPTED
@@ -46,10 +48,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code, text = judge(error)
         print(f"nsqsmart {chosen.job}: {text}", file=sys.stderr)
         return code
-
-
-def _run(chosen: argparse.Namespace) -> int:
-    if chosen.job != "lag":
-        check_packages()
-    job = import_module(f"nsqsmart.spark.jobs.{chosen.job.replace('-', '_')}")
-    return int(job.run(chosen, Console(as_json=chosen.json)))

@@ -20,7 +20,7 @@ from nsqsmart.spark.report.figures import (
     LATENCIES,
     PERCENTS,
     Bar,
-    Channel,
+    ChannelFigures,
     Event,
     Life,
     Minute,
@@ -46,7 +46,7 @@ _MOST_LIVES = 100
 _MOST_EVENTS = 80
 
 
-def channels(lives: DataFrame) -> list[Channel]:
+def channels(lives: DataFrame) -> list[ChannelFigures]:
     """Of every channel what became of its messages, the largest first."""
     rows = lives.groupBy("topic", "channel").agg(
         f.count("*").alias("messages"),
@@ -56,7 +56,7 @@ def channels(lives: DataFrame) -> list[Channel]:
         *(f.percentile_approx(name, _SHARES, 1000).alias(name) for name in LATENCIES),
     )
     return [
-        Channel(
+        ChannelFigures(
             row["topic"],
             row["channel"],
             row["messages"],

@@ -43,9 +43,12 @@ def read_events(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     except AnalysisException as error:
         raise ConfigError(f"the trace logs cannot be read: {str(error).splitlines()[0]}") from error
     value = f.col("value")
+    # A formatter may have put something in front of a client's line.
+    found = f.regexp_extract(value, CLIENT_LINE, 1)
+    json = f.when(value.startswith("{"), value).otherwise(found)
     parts = lines.select(
         value,
-        f.from_json(_json_of(value), _LINE_SCHEMA).alias("line"),
+        f.from_json(json, _LINE_SCHEMA).alias("line"),
         _groups(value, PUT, 8, "put"),
         _groups(value, CONSUMED, 10, "did"),
     )
@@ -55,11 +58,6 @@ def read_events(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
         .when(f.col("did")[3] != "", f.lit("did"))
     )
     return parts.withColumn("kind", kind).select(*_columns())
-
-
-def _json_of(value: Column) -> Column:
-    """The JSON of a line, which a formatter may have put something in front of."""
-    return f.when(value.startswith("{"), value).otherwise(f.regexp_extract(value, CLIENT_LINE, 1))
 
 
 def _groups(value: Column, pattern: str, count: int, name: str) -> Column:
@@ -81,6 +79,10 @@ def _columns() -> list[Column]:
         )
 
     client = f.col("kind") == CLIENT
+    # The upper bits of an internal id.
+    partition = f.shiftright(did[3].cast("bigint"), PARTITION_SHIFT).bitwiseAND(
+        f.lit(PARTITION_MASK)
+    )
     stamp = f.unix_micros(f.try_to_timestamp(f.col("line.ts")))
     server_time = f.coalesce(f.nullif(put[7], f.lit("")), did[8]).cast("bigint") / _MICRO
     return [
@@ -88,7 +90,7 @@ def _columns() -> list[Column]:
         of("event", f.lit("put"), f.lower(did[5])).alias("event"),
         f.when(client, stamp).otherwise(server_time.cast("bigint")).alias("at"),
         of("topic", put[0], did[0]).alias("topic"),
-        of("partition", put[1], _partition_of(did[3])).cast("int").alias("partition"),
+        of("partition", put[1], partition.cast("string")).cast("int").alias("partition"),
         of("nsq_internal_id", put[3], did[3]).alias("internal_id"),
         of("nsq_trace_id", put[2], did[2]).alias("trace_id"),
         of("channel", None, did[1]).alias("channel"),
@@ -105,9 +107,3 @@ def _columns() -> list[Column]:
         of("outcome").alias("outcome"),
         of("error").alias("error"),
     ]
-
-
-def _partition_of(internal_id: Column) -> Column:
-    """The partition that an internal id has in its upper bits."""
-    number = internal_id.cast("bigint")
-    return f.shiftright(number, PARTITION_SHIFT).bitwiseAND(f.lit(PARTITION_MASK)).cast("string")

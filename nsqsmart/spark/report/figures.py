@@ -11,7 +11,7 @@ LATENCIES = ("to_receive", "to_finish", "whole")
 
 
 @dataclass(frozen=True)
-class Channel:
+class ChannelFigures:
     """One channel of one topic.
 
     ``states`` counts messages by state; of each latency there are the PERCENTS percentiles.
@@ -110,7 +110,7 @@ class Figures:
     failed: int
     begins: int | None
     ends: int | None
-    channels: Sequence[Channel]
+    channels: Sequence[ChannelFigures]
     histogram: Sequence[Bar]
     width: int
     minutes: Sequence[Minute]

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from nsqsmart.spark.report import drawing
 from nsqsmart.spark.report.drawing import waterfall
-from nsqsmart.spark.report.figures import LATENCIES, PERCENTS, Channel, Figures, Life, Term
+from nsqsmart.spark.report.figures import LATENCIES, PERCENTS, ChannelFigures, Figures, Life, Term
 from nsqsmart.spark.report.text import duration, escape, moment, share, table
 from nsqsmart.terminal import plural
 
@@ -126,7 +126,7 @@ def _headline(figures: Figures) -> Iterator[str]:
         )
 
 
-def _channels(channels: Sequence[Channel]) -> str:
+def _channels(channels: Sequence[ChannelFigures]) -> str:
     head = ["topic / channel", "messages", "ok", "redelivered", "late", "unconsumed", "given up"]
     shown = channels[:_CHANNELS]
     states = table(

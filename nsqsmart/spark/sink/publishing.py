@@ -27,7 +27,7 @@ _MILLIS = 1000
 _MOST_PENDING = 1000
 
 
-class Row(NamedTuple):
+class SinkRow(NamedTuple):
     """One message, and how to publish it."""
 
     topic: str
@@ -89,8 +89,8 @@ class Publishing:
             self._settle(0)
         return self._sent
 
-    def _publish(self, rows: Iterator[Row]) -> None:
-        gathered: list[Row] = []
+    def _publish(self, rows: Iterator[SinkRow]) -> None:
+        gathered: list[SinkRow] = []
         size = 0
         for row in rows:
             stamped = self._stamped(row)
@@ -111,12 +111,12 @@ class Publishing:
         if gathered:
             self._send_batch(gathered)
 
-    def _stamped(self, row: Row) -> Row:
+    def _stamped(self, row: SinkRow) -> SinkRow:
         if self._stamp is None:
             return row
         return row._replace(headers={**(row.headers or {}), **self._stamp.next()})
 
-    def _send_batch(self, rows: list[Row]) -> None:
+    def _send_batch(self, rows: list[SinkRow]) -> None:
         # What went before has its place before it.
         self._settle(0)
         self._pace.wait(len(rows))
@@ -128,7 +128,7 @@ class Publishing:
             trace=self._options.trace or None,
         ).count
 
-    def _send_alone(self, row: Row) -> None:
+    def _send_alone(self, row: SinkRow) -> None:
         self._pace.wait(1)
         pending = self._producer.publish_async(
             row.topic,
@@ -185,7 +185,7 @@ def check_columns(names: Iterable[str], options: WriteOptions) -> None:
         raise ConfigError("partitioner=column needs a column partition")
 
 
-def rows_of(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[Row]:
+def rows_of(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[SinkRow]:
     """The rows as messages; raises ConfigError for one that cannot be published."""
     count = batch.num_rows
     nothing: list[Any] = [None] * count
@@ -202,7 +202,7 @@ def rows_of(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[Row]:
         partition = partitions[number]
         if topic is None:
             raise ConfigError("a row has no topic: give the option topic for those")
-        yield Row(
+        yield SinkRow(
             topic,
             _body(body),
             partition,

@@ -108,11 +108,11 @@ def _fill(reading: Reading) -> bool:
     if reading.slots.sealed:
         return True
     with reading.connect() as source:
-        attempt = _Attempt(reading, source, rows_of(found))
+        attempt = _TaskAttempt(reading, source, rows_of(found))
         return attempt.run() and attempt.leave()
 
 
-class _Attempt:
+class _TaskAttempt:
     """One connection's work at one task."""
 
     def __init__(self, reading: Reading, source: PullSubscription, rows: int) -> None:

@@ -27,7 +27,7 @@ _SKIM_SECONDS = 30.0
 _EARLIEST, _LATEST, _STORED = "earliest", "latest", "stored"
 
 
-class Log(NamedTuple):
+class PartitionLog(NamedTuple):
     """One partition: where its log begins and ends, where the channel stands, who leads it."""
 
     start: int
@@ -51,7 +51,7 @@ class OffsetsSource:
         self._parked: dict[Place, int] = {}
         self._target: dict[Place, int] | None = None
         self._asked_at = -1e9
-        self._logs: dict[Place, Log] = {}
+        self._logs: dict[Place, PartitionLog] = {}
         self._made_channel = False
 
     def initial_offset(self) -> Offset:
@@ -128,7 +128,7 @@ class OffsetsSource:
 
     # ------------------------------------------------------------------------------ the positions
 
-    def _begin(self, place: Place, each: Log) -> int:
+    def _begin(self, place: Place, each: PartitionLog) -> int:
         options = self._options
         if options.starting_timestamp is not None:
             return self._at_time(place, each, options.starting_timestamp)
@@ -136,13 +136,13 @@ class OffsetsSource:
             return each.end if each.stands is None else each.stands
         return _chosen("startingOffsets", options.starting_offsets, place, each)
 
-    def _end(self, place: Place, each: Log) -> int:
+    def _end(self, place: Place, each: PartitionLog) -> int:
         options = self._options
         if options.ending_timestamp is not None:
             return self._at_time(place, each, options.ending_timestamp)
         return _chosen("endingOffsets", options.ending_offsets, place, each)
 
-    def _at_time(self, place: Place, each: Log, millis: int) -> int:
+    def _at_time(self, place: Place, each: PartitionLog, millis: int) -> int:
         """Where the first message of that second or later is."""
         moment = datetime.fromtimestamp(millis / _MILLIS, UTC)
         if each.start == each.end:
@@ -151,7 +151,9 @@ class OffsetsSource:
             messages = source.pull(1, _SKIM_SECONDS if moment < datetime.now(UTC) else 0)
         return messages[0].offset or 0 if messages else each.end
 
-    def _bounded(self, place: Place, begin: int, end: int, each: Log, most: int | None) -> int:
+    def _bounded(
+        self, place: Place, begin: int, end: int, each: PartitionLog, most: int | None
+    ) -> int:
         """Where about *most* messages behind *begin* end; ranges end where messages do."""
         if most is None or each.end <= each.start or end <= begin:
             return end
@@ -171,7 +173,7 @@ class OffsetsSource:
                 found = max([found, *((each.offset or 0) + (each.size or 0) for each in messages)])
         return found
 
-    def _check(self, place: Place, begin: int, each: Log) -> None:
+    def _check(self, place: Place, begin: int, each: PartitionLog) -> None:
         if begin >= each.start:
             return
         message = (
@@ -198,7 +200,7 @@ class OffsetsSource:
                 log.warning("cannot park channel %s: %s", self._options.channel, error)
             self._parked[topic, partition] = offset
 
-    def _look(self, *, anew: bool = False, must: bool = False) -> dict[Place, Log]:
+    def _look(self, *, anew: bool = False, must: bool = False) -> dict[Place, PartitionLog]:
         """Every partition's log; the last ones known while no server answers."""
         now = monotonic()
         if not anew and now - self._asked_at < self._options.stats_interval:
@@ -213,7 +215,7 @@ class OffsetsSource:
             return {}
         return self._logs
 
-    def _ask(self) -> Iterator[tuple[Place, Log]]:
+    def _ask(self) -> Iterator[tuple[Place, PartitionLog]]:
         for topic in self._survey.topics():
             for entry in self._survey.admin.stats(topic).topics:
                 if entry.partition is None or entry.log_end is None:
@@ -227,7 +229,7 @@ class OffsetsSource:
                 stands = named[0].position if named else None
                 yield (
                     (topic, entry.partition),
-                    Log(
+                    PartitionLog(
                         entry.log_start or 0,
                         entry.log_end,
                         entry.message_count,
@@ -252,7 +254,7 @@ def _places(offset: Offset) -> dict[Place, int]:
     }
 
 
-def _chosen(name: str, text: str, place: Place, each: Log) -> int:
+def _chosen(name: str, text: str, place: Place, each: PartitionLog) -> int:
     """Where a position that the options give is in one log."""
     if text == _EARLIEST:
         return each.start

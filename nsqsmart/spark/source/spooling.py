@@ -30,7 +30,7 @@ _BATCH = "batch-"
 _DAY = 86400
 
 
-class Run:
+class AvailableNowRun:
     """How much there was when the run began, and how much of it was read."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class SpoolSource:
         self._ready = ""
         self._committed = -1
         self._waits_since: float | None = None
-        self._run: Run | None = None
+        self._run: AvailableNowRun | None = None
 
     # ------------------------------------------------------------------------ what Spark asks for
 
@@ -95,7 +95,7 @@ class SpoolSource:
 
     def prepare_available_now(self) -> None:
         """Read what there is now, and end."""
-        self._run = Run()
+        self._run = AvailableNowRun()
 
     def latest_offset(self, start: Offset, most: int | None) -> Offset:
         """The end of the next epoch, of *most* messages; *start* if there is nothing to read.
@@ -188,7 +188,13 @@ class SpoolSource:
             if epoch:
                 log.warning("the spool of source %s was deleted; all of it is committed", source)
             else:
-                self._refuse_orphans()
+                orphan = self._orphan() if self._options.orphan_spool == "fail" else None
+                if orphan:
+                    raise DataLoss(
+                        f"the spool {self._options.spool} holds messages of source {orphan['src']} "
+                        "that no checkpoint knows: was one deleted? orphanSpool=adopt reads them "
+                        "first, orphanSpool=ignore leaves them out"
+                    )
                 try:
                     prepare(self._options, self._survey)
                 except ConfigError:
@@ -200,15 +206,6 @@ class SpoolSource:
             self._store.put(f"{source}/source.json", _identity(self._options))
         self._ready = source
         return True
-
-    def _refuse_orphans(self) -> None:
-        orphan = self._orphan() if self._options.orphan_spool == "fail" else None
-        if orphan:
-            raise DataLoss(
-                f"the spool {self._options.spool} holds messages of source {orphan['src']} that "
-                "no checkpoint knows: was one deleted? orphanSpool=adopt reads them first, "
-                "orphanSpool=ignore leaves them out"
-            )
 
     def _orphan(self) -> Offset | None:
         """A source of the same topics and channel with epochs that were not committed."""

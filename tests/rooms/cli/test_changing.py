@@ -103,12 +103,12 @@ def test_commands_that_look_work_with_lone_nsqds(cluster, nsqsmart, command):
 
 
 def test_the_dash_works_with_lone_nsqds(cluster):
-    from nsqsmart.cli.commands.dash import Figures
+    from nsqsmart.cli.commands.dash import ClusterFigures
 
     cluster.create_topic("orders")
     nsqd = cluster.nsqds[0]
     address = f"nsq://{nsqd.name}?nsqd_http_addresses={'{}:{}'.format(*nsqd.http_address)}"
-    found = Figures(Admin(address), 0).now()
+    found = ClusterFigures(Admin(address), 0).now()
     assert found["error"] is None
     assert [each["topic"] for each in found["topics"]] == ["orders"]
     assert [each["nsqd"] for each in found["nodes"]] == [nsqd.name]

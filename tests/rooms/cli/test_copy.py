@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart import Admin, Producer
-from nsqsmart.cli.commands.copy import Copier, Filter, Kept
+from nsqsmart.cli.commands.copy import Copier, Filter, KeptFields
 from nsqsmart.cli.common.ending import Ending
-from nsqsmart.cli.common.progress import Bar
+from nsqsmart.cli.common.progress import ProgressBar
 from nsqsmart.embedded import Cluster
 from nsqsmart.terminal import exit_code
 from tests.helpers import eventually
@@ -204,7 +204,9 @@ def test_what_a_producer_refuses_ends_it_and_the_others_are_copied(redesigned, h
 
     make(redesigned, "copies", extend_support=True)
     with Producer(redesigned.url) as producer, Ending() as ending:
-        copier = Copier(producer, Kept(headers=True), Filter(), ending, Bar("", off=True), None)
+        copier = Copier(
+            producer, KeptFields(headers=True), Filter(), ending, ProgressBar("", off=True), None
+        )
         batch = [message(b"a", {"a": 1}), message(b"bad", headers, tag), message(b"b", {})]
         copier.handler("copies")(batch)
         assert ending.wait(0)

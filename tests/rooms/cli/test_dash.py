@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from nsqsmart import Admin, Producer
-from nsqsmart.cli.commands.dash import Figures
+from nsqsmart.cli.commands.dash import ClusterFigures
 from nsqsmart.embedded import Cluster
 from nsqsmart.errors import DiscoveryError
 from tests.helpers import eventually
@@ -125,7 +125,7 @@ class Broken:
 
 def test_many_who_look_are_one_question() -> None:
     admin = Broken()
-    source = Figures(admin, 60.0)  # type: ignore[arg-type]
+    source = ClusterFigures(admin, 60.0)  # type: ignore[arg-type]
     assert (
         source.now()
         == source.now()

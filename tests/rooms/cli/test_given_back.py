@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart import ConsumerConfig, Producer, PullSubscription
-from nsqsmart.cli.commands.copy import Copier, Filter, Kept
+from nsqsmart.cli.commands.copy import Copier, Filter, KeptFields
 from nsqsmart.cli.commands.to_file import Filing
 from nsqsmart.cli.common.ending import Ending
-from nsqsmart.cli.common.progress import Bar
+from nsqsmart.cli.common.progress import ProgressBar
 from nsqsmart.client.consuming.rdy_controller import RdyController
 from nsqsmart.contrib.shared import running
-from nsqsmart.contrib.shared.running import Limits, Shift
+from nsqsmart.contrib.shared.running import Shift, StopLimits
 from nsqsmart.contrib.shared.settings import Settings
 from nsqsmart.errors import MessageRejected, PublishFailed
 
@@ -110,7 +110,7 @@ def test_a_copier_gives_nothing_back_by_itself():
     )
     given = messages(3)
     with Ending() as ending:
-        copier = Copier(producer, Kept(), Filter(), ending, Bar("", off=True), 1)
+        copier = Copier(producer, KeptFields(), Filter(), ending, ProgressBar("", off=True), 1)
         copier.handler("copies")(given)
         assert ending.wait(0)
     assert sent == [b"0"]
@@ -130,7 +130,7 @@ def test_what_was_kept_is_copied_in_the_place_of_what_failed():
     given = messages(2)
     with Ending() as ending:
         producer = SimpleNamespace(publish_async=publish)
-        copier = Copier(producer, Kept(), Filter(), ending, Bar("", off=True), 1)
+        copier = Copier(producer, KeptFields(), Filter(), ending, ProgressBar("", off=True), 1)
         copier.handler("copies")(given)
         assert ending.wait(0)
     assert [each.answers for each in given] == [["kept", "requeued"], ["kept", "finished"]]
@@ -144,7 +144,7 @@ def test_a_copier_keeps_what_no_retry_can_mend():
     (given,) = messages(1)
     with Ending() as ending:
         producer = SimpleNamespace(publish_async=refuse)
-        copier = Copier(producer, Kept(), Filter(), ending, Bar("", off=True), None)
+        copier = Copier(producer, KeptFields(), Filter(), ending, ProgressBar("", off=True), None)
         copier.handler("copies")([given])
         assert ending.wait(0)
     assert given.answers == ["kept"]
@@ -179,7 +179,7 @@ def test_what_max_messages_did_not_want_is_kept_for_the_end(monkeypatch, batch):
             made.append("paused")
 
     monkeypatch.setattr(running, "Consumer", Consumer)
-    shift = Shift(Limits(max_messages=1))
+    shift = Shift(StopLimits(max_messages=1))
     declared = SimpleNamespace(topic="orders", channel="c", batch=batch, options={})
     handled = []
     url = "nsq://127.0.0.1:1?max_in_flight=50"

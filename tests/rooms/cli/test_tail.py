@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart import Admin, Producer
-from nsqsmart.cli.commands.tail import _Printer
+from nsqsmart.cli.commands.tail import _MessagePrinter
 from nsqsmart.cli.common.ending import Ending
 from tests.helpers import eventually
 
@@ -52,7 +52,7 @@ def test_bodies_as_they_are_and_an_end_after_n(cluster, tail):
 
 def test_what_comes_behind_the_last_one_is_kept_for_the_end(capfdbinary):
     chosen = argparse.Namespace(n=1, json=False, print_topic=False, grep=None, partition=None)
-    printer = _Printer(chosen, Ending())
+    printer = _MessagePrinter(chosen, Ending())
     kept = []
     message = SimpleNamespace(
         topic="orders", body=b"one", partition=None, detach=lambda: kept.append("it")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from nsqsmart.cli.files import appended
-from nsqsmart.cli.files.appended import AppendedFiles, Rotation
+from nsqsmart.cli.files.appended import AppendedFiles, FileRotation
 from nsqsmart.cli.files.names import FileNames
 
 
@@ -36,7 +36,7 @@ def level(request):
 def files(tmp_path, level):
     output, work = tmp_path / "out", tmp_path / "work"
     names = FileNames(output, work, "orders<REV>.log", "", revises=True)
-    return AppendedFiles(names, lambda message: message.body + b"\n", Rotation(), level)
+    return AppendedFiles(names, lambda message: message.body + b"\n", FileRotation(), level)
 
 
 def messages(*bodies: bytes) -> list:

@@ -8,8 +8,7 @@ import pytest
 
 from nsqsmart import PublishError
 from nsqsmart.contrib.shared import sending
-from nsqsmart.contrib.shared.letters import Letter
-from nsqsmart.contrib.shared.sending import Dispatch
+from nsqsmart.contrib.shared.sending import Dispatch, Letter
 from nsqsmart.errors import DiscoveryError, MessageRejected, PublishTimeout
 
 

@@ -12,7 +12,7 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from nsqsmart.contrib.django import producers, publish, publish_failed
-from nsqsmart.contrib.shared.letters import Letter
+from nsqsmart.contrib.shared.sending import Letter
 from nsqsmart.embedded import Cluster
 from nsqsmart.testing.recording import Published
 from tests.helpers import eventually

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nsqsmart.spark.report.drawing import segments_of
-from nsqsmart.spark.report.figures import Bar, Channel, Event, Figures, Life, Minute, Term
+from nsqsmart.spark.report.figures import Bar, ChannelFigures, Event, Figures, Life, Minute, Term
 from nsqsmart.spark.report.page import MOST, render
 from nsqsmart.spark.report.text import duration, escape, share
 
@@ -43,7 +43,7 @@ def life(events: list[Event], **more: Any) -> Life:
 
 
 def figures(**more: Any) -> Figures:
-    channel = Channel(
+    channel = ChannelFigures(
         "orders",
         "c",
         10,
@@ -123,7 +123,7 @@ def test_nothing_of_a_log_gets_out_of_its_place() -> None:
         channel=EVIL,
     )
     party = {"messages": 1, "again": 0, "unconsumed": 0, "percentiles": [None] * 3}
-    channel = Channel(EVIL, EVIL, 1, {}, 0, 0, dict.fromkeys(("to_receive", "to_finish", "whole"), PERCENTILES))  # fmt: skip  # noqa: E501
+    channel = ChannelFigures(EVIL, EVIL, 1, {}, 0, 0, dict.fromkeys(("to_receive", "to_finish", "whole"), PERCENTILES))  # fmt: skip  # noqa: E501
     page = render(
         figures(
             sources=[EVIL],

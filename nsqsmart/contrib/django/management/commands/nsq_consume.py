@@ -11,8 +11,8 @@ from nsqsmart.contrib.django.handlers import discover, make_shift, pool_warnings
 from nsqsmart.contrib.shared.declaring import Declared, choose
 from nsqsmart.contrib.shared.running import (
     CONSUMING,
-    Limits,
     ServersLost,
+    StopLimits,
     describe,
 )
 from nsqsmart.errors import ConfigError, NsqError
@@ -63,7 +63,9 @@ class Command(BaseCommand):
             self.stderr.write(str(error))
 
     def _consume(self, **options: Any) -> None:
-        limits = Limits(options["max_messages"], options["exit_when_idle"], options["lost_after"])
+        limits = StopLimits(
+            options["max_messages"], options["exit_when_idle"], options["lost_after"]
+        )
         try:
             chosen = choose(
                 discover(),
