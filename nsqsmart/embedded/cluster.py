@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Self, Unpack
 
-from nsqsmart.embedded.backends.backend import Backend, TopicWish
 from nsqsmart.embedded.backends.original import OriginalBackend
 from nsqsmart.embedded.backends.redesigned import RedesignedBackend
 from nsqsmart.embedded.broker.log import RedesignedLog
@@ -20,9 +19,11 @@ from nsqsmart.embedded.faults import FaultBook
 from nsqsmart.embedded.nsqd.node import Scope
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.nsqd.server import Nsqd
-from nsqsmart.embedded.nsqd.shard import Shard
+from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
 from nsqsmart.embedded.nsqlookupd.server import LookupdOptions, Nsqlookupd
 from nsqsmart.names import Dialect, check_channel, check_topic
+
+Backend = OriginalBackend | RedesignedBackend
 
 _MOVE_TIMEOUT = 30.0
 
@@ -142,15 +143,15 @@ class Cluster:
         where the nodes would not suffice. Raises ValueError with the server's text. On an original
         cluster every nsqd gets the topic, and anything but the name must be left alone.
         """
-        wish = TopicWish(
+        meta = TopicMeta(
+            name=check_topic(topic),
             partitions=partitions,
             replicas=replicas,
             ordered=ordered,
             extended=extend_support,
-            multi_part=multi_part,
             channel_auto_create=not disable_channel_auto_create,
         )
-        self._backend.create_topic(check_topic(topic), wish)
+        self._backend.create_topic(meta, multi_part=multi_part)
 
     def create_channel(self, topic: str, channel: str) -> None:
         """Make a channel on every partition (original: on every nsqd that has the topic)."""

@@ -1,5 +1,4 @@
 """How a Cluster of each dialect is put together.
 
-``backend`` is the interface that :mod:`nsqsmart.embedded.cluster` calls; ``original`` and
-``redesigned`` implement it.
+``original`` and ``redesigned`` have the same methods, which :mod:`nsqsmart.embedded.cluster` calls.
 """

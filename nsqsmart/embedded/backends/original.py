@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nsqsmart.embedded.backends.backend import TopicWish
-from nsqsmart.embedded.broker.consumer import Consumer
-from nsqsmart.embedded.nsqd.hosting import OriginalTopics
-from nsqsmart.embedded.nsqd.interfaces import original_offer
+from nsqsmart.embedded.nsqd.hosting import Announcer, OriginalTopics
+from nsqsmart.embedded.nsqd.http.original import original_nsqd_router
 from nsqsmart.embedded.nsqd.server import Nsqd
-from nsqsmart.embedded.nsqd.shard import Shard
+from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
+from nsqsmart.embedded.nsqd.tcp.session import original_commands
 from nsqsmart.embedded.nsqlookupd.original import original_router
 from nsqsmart.embedded.nsqlookupd.registrations import NO_PARTITION, Key, Peer
 from nsqsmart.embedded.nsqlookupd.server import Nsqlookupd
 
 
-class LocalAnnouncer:
+class LocalAnnouncer(Announcer):
     """Tells the lookup daemons of this process what an original nsqd has."""
 
     def __init__(self, nsqd: Nsqd, lookupds: list[Nsqlookupd], topics: OriginalTopics) -> None:
@@ -67,11 +66,6 @@ class LocalAnnouncer:
                 each.registrations.leave(peer)
 
 
-def _end(consumers: Iterable[Consumer]) -> None:
-    for consumer in consumers:
-        consumer.sink.end()
-
-
 class OriginalBackend:
     """Independent nsqds, without leaders."""
 
@@ -90,27 +84,19 @@ class OriginalBackend:
             options, node = nsqd.options, nsqd.node
             topics = OriginalTopics(node, options.limits(), node.loop, options.node_id)
             announcer = LocalAnnouncer(nsqd, self._lookupds, topics)
-            topics.announcer, topics.disconnect = announcer, _end
+            topics.announcer = announcer
             self._topics[nsqd], self._announcers[nsqd] = topics, announcer
-            nsqd.offer(original_offer(node, topics))
+            nsqd.offer(original_commands(topics), original_nsqd_router(node, topics))
             nsqd.listen()
             announcer.connect()
 
-    def create_topic(self, name: str, wish: TopicWish) -> None:
+    def create_topic(self, meta: TopicMeta, *, multi_part: bool | None) -> None:
         """On every node that runs."""
-        plain = TopicWish(
-            partitions=1,
-            replicas=1,
-            ordered=False,
-            extended=False,
-            multi_part=None,
-            channel_auto_create=True,
-        )
-        if wish != plain:
+        if multi_part is not None or meta != TopicMeta(name=meta.name):
             raise ValueError("a topic of an original cluster has a name and nothing else")
         for nsqd in self._nsqds:
             if nsqd.listening:
-                self._topics[nsqd].get(name)
+                self._topics[nsqd].get(meta.name)
 
     def create_channel(self, topic: str, channel: str) -> None:
         """On every node that has the topic, or on all if none has."""

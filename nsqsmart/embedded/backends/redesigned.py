@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from nsqsmart.embedded.backends.backend import TopicWish
 from nsqsmart.embedded.coordination.coordinator import ClusterHosting, Coordinator
 from nsqsmart.embedded.coordination.topology import CoordinatorRefused
-from nsqsmart.embedded.nsqd.interfaces import redesigned_offer
+from nsqsmart.embedded.nsqd.http.redesigned import redesigned_nsqd_router
 from nsqsmart.embedded.nsqd.node import Scope
 from nsqsmart.embedded.nsqd.server import Nsqd
 from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
+from nsqsmart.embedded.nsqd.tcp.session import redesigned_commands
 from nsqsmart.embedded.nsqlookupd.answers import LookupAnswers
 from nsqsmart.embedded.nsqlookupd.redesigned import redesigned_router
 from nsqsmart.embedded.nsqlookupd.server import Nsqlookupd
@@ -129,29 +130,21 @@ class RedesignedBackend:
             lookupd.router = redesigned_router(lookupd.registrations, view)
             lookupd.listen()
         for nsqd in self._topology.nsqds:
-            nsqd.offer(redesigned_offer(nsqd.node, ClusterHosting(nsqd, self._topology)))
+            hosting = ClusterHosting(nsqd, self._topology)
+            router = redesigned_nsqd_router(nsqd.node, hosting)
+            nsqd.offer(redesigned_commands(hosting), router)
             nsqd.listen()
             self._coordinator.liveness.joined(nsqd)
 
-    def create_topic(self, name: str, wish: TopicWish) -> None:
+    def create_topic(self, meta: TopicMeta, *, multi_part: bool | None) -> None:
         """Raises ValueError with the server's text."""
-        multi = wish.multi_part
-        if multi is None:
+        if multi_part is None:
             nodes = len(self._topology.up)
-            multi = not wish.ordered and wish.partitions * wish.replicas > nodes
-        meta = TopicMeta(
-            name=name,
-            partitions=wish.partitions,
-            replicas=wish.replicas,
-            ordered=wish.ordered,
-            extended=wish.extended,
-            multi_part=multi,
-            channel_auto_create=wish.channel_auto_create,
-        )
+            multi_part = not meta.ordered and meta.partitions * meta.replicas > nodes
         try:
-            self._topology.create_topic(meta)
+            self._topology.create_topic(replace(meta, multi_part=multi_part))
         except CoordinatorRefused as refused:
-            raise ValueError(f"topic {name!r}: {refused}") from refused
+            raise ValueError(f"topic {meta.name!r}: {refused}") from refused
 
     def create_channel(self, topic: str, channel: str) -> None:
         """On every partition."""

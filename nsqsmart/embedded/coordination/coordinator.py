@@ -9,7 +9,7 @@ from __future__ import annotations
 from nsqsmart.embedded.coordination.leadership import Leadership
 from nsqsmart.embedded.coordination.liveness import Liveness
 from nsqsmart.embedded.coordination.topology import Topology
-from nsqsmart.embedded.nsqd.hosting import RedesignedShard
+from nsqsmart.embedded.nsqd.hosting import RedesignedHosting, RedesignedShard
 from nsqsmart.embedded.nsqd.server import Nsqd
 from nsqsmart.embedded.script import Script
 from nsqsmart.embedded.serving.loop import Loop
@@ -34,7 +34,7 @@ class Coordinator:
                 self.leadership.dismiss(slot, None)
 
 
-class ClusterHosting:
+class ClusterHosting(RedesignedHosting):
     """The partitions of one node of a cluster."""
 
     coordinated = True
@@ -58,14 +58,3 @@ class ClusterHosting:
         if slot is None or self._nsqd not in slot.replicas:
             return []
         return sorted(member.node.distributed_id for member in list(slot.in_sync))
-
-    def create(self, topic: str, partition: int, *, extended: bool) -> bool:  # noqa: ARG002 - the interface has it
-        """Not here."""
-        return False
-
-    def channel_changed(self, shard: RedesignedShard, channel: str, *, there: bool) -> None:
-        """Lookups ask the partition itself."""
-
-    def may_create_channel(self, shard: RedesignedShard) -> bool:
-        """Unless the topic was made so that channels must be registered."""
-        return shard.meta.channel_auto_create

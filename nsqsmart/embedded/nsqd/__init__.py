@@ -6,7 +6,6 @@
     node         what its connections share
     hosting      which topics it has, as shards
     shard        a partition with its lock and leader
-    interfaces   puts verbs and HTTP paths together for each dialect
     tcp/ http/   the protocols; disk/ what it keeps
     offsets      where a channel may be told to begin
     refusals     why a command was not carried out

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from nsqsmart.embedded.broker.channel import Limits
-from nsqsmart.embedded.broker.consumer import Consumer
 from nsqsmart.embedded.broker.ids import RedesignedIds
 from nsqsmart.embedded.broker.original_partition import OriginalPartition, original_partition
 from nsqsmart.embedded.broker.partition import RedesignedPartition, redesigned_partition
@@ -23,8 +23,8 @@ OriginalShard = Shard[OriginalPartition]
 RedesignedShard = Shard[RedesignedPartition]
 
 
-class Announcer(Protocol):
-    """What tells the lookup daemons what a node has."""
+class Announcer:
+    """What tells the lookup daemons what a node has; this one has no daemon to tell."""
 
     def register(self, topic: str, partition: int | None, channel: str | None = None) -> None:
         """The node has it now."""
@@ -32,54 +32,41 @@ class Announcer(Protocol):
     def unregister(self, topic: str, partition: int | None, channel: str | None = None) -> None:
         """The node has it no longer."""
 
-    def known_channels(self, topic: str) -> list[str]:
+    def known_channels(self, topic: str) -> list[str]:  # noqa: ARG002 - for others
         """The channels that other nodes have of *topic*."""
-
-
-class NoAnnouncer:
-    """A node without a lookup daemon."""
-
-    def register(self, topic: str, partition: int | None, channel: str | None = None) -> None:
-        """Tell no daemon."""
-
-    def unregister(self, topic: str, partition: int | None, channel: str | None = None) -> None:
-        """Tell no daemon."""
-
-    def known_channels(self, topic: str) -> list[str]:  # noqa: ARG002 - the interface has it
-        """No daemon knows any."""
         return []
 
 
-class RedesignedHosting(Protocol):
-    """The partitions of a redesigned node."""
+class RedesignedHosting(ABC):
+    """The partitions of a redesigned node, alone or in a cluster."""
 
-    coordinated: bool
+    coordinated = False
 
+    @abstractmethod
     def find(self, topic: str, partition: int) -> RedesignedShard | None:
         """The partition, or the default one for -1; None if it is not here."""
 
+    @abstractmethod
     def local(self) -> list[RedesignedShard]:
         """Everything that is here."""
 
-    def in_sync(self, topic: str, partition: int) -> list[str]:
-        """The ids of the nodes that have all of the partition; [] if it is not here."""
+    def in_sync(self, topic: str, partition: int) -> list[str]:  # noqa: ARG002 - for others
+        """The ids of the nodes that have all of the partition; [] where there are no replicas."""
+        return []
 
-    def create(self, topic: str, partition: int, *, extended: bool) -> bool:
-        """INTERNAL_CREATE_TOPIC; whether it worked."""
+    def create(self, topic: str, partition: int, *, extended: bool) -> bool:  # noqa: ARG002 - as above
+        """INTERNAL_CREATE_TOPIC; whether it worked, which it does not in a cluster."""
+        return False
 
-    def channel_changed(self, shard: RedesignedShard, channel: str, *, there: bool) -> None:
-        """A channel was made or deleted: tell the lookup daemons."""
-
-    def may_create_channel(self, shard: RedesignedShard) -> bool:
-        """Whether a SUB may make a channel."""
+    def channel_changed(self, shard: RedesignedShard, channel: str, *, there: bool) -> None:  # noqa: B027 - as above
+        """A channel was made or deleted; in a cluster lookups ask the partition itself."""
 
 
 class OriginalTopics:
     """The topics of an original nsqd: made when they are first named."""
 
     def __init__(self, node: object, limits: Limits, loop: Loop, node_id: int = 0) -> None:
-        self.announcer: Announcer = NoAnnouncer()
-        self.disconnect: Callable[[list[Consumer]], None] = lambda _: None
+        self.announcer: Announcer = Announcer()
         self.prepare: Callable[[Shard[Any]], None] = lambda _: None
         """Called with every new partition before any client knows of it."""
         self._node = node
@@ -148,19 +135,18 @@ class OriginalTopics:
             gone = shard.partition.delete_channel(name)
         if there:
             self.announcer.unregister(shard.meta.name, None, name)
-        self.disconnect(gone)
+        for consumer in gone:
+            consumer.sink.end()
         if shard.meta.name.endswith("#ephemeral") and not shard.partition.channels:
             self.delete(shard.meta.name)
         return there
 
 
-class StandaloneTopics:
+class StandaloneTopics(RedesignedHosting):
     """The partitions of a redesigned nsqd without a coordinator (protocol#create-topic)."""
 
-    coordinated = False
-
     def __init__(self, node: object, limits: Limits, loop: Loop) -> None:
-        self.announcer: Announcer = NoAnnouncer()
+        self.announcer: Announcer = Announcer()
         self.prepare: Callable[[Shard[Any]], None] = lambda _: None
         """Called with every new partition before any client knows of it."""
         self._node = node
@@ -179,10 +165,6 @@ class StandaloneTopics:
     def local(self) -> list[RedesignedShard]:
         """Every partition."""
         return list(self._shards.values())
-
-    def in_sync(self, topic: str, partition: int) -> list[str]:  # noqa: ARG002 - the interface has it
-        """There are no replicas."""
-        return []
 
     def create(self, topic: str, partition: int, *, extended: bool) -> bool:
         """A partition; an existing one stays as it is."""
@@ -216,7 +198,3 @@ class StandaloneTopics:
         """Tell the lookup daemons."""
         tell: Any = self.announcer.register if there else self.announcer.unregister
         tell(shard.meta.name, shard.number, channel)
-
-    def may_create_channel(self, shard: RedesignedShard) -> bool:
-        """Only a metadata file can forbid it here."""
-        return shard.meta.channel_auto_create

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nsqsmart.embedded.broker.consumer import Consumer
 from nsqsmart.embedded.nsqd.authority import auth_server
 from nsqsmart.embedded.nsqd.disk.storage import Storage
 from nsqsmart.embedded.nsqd.hosting import OriginalTopics, StandaloneTopics
-from nsqsmart.embedded.nsqd.interfaces import original_offer, redesigned_offer
 from nsqsmart.embedded.nsqd.node import Scope
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.nsqd.server import Nsqd
+from nsqsmart.embedded.nsqd.tcp.session import original_commands, redesigned_commands
 from nsqsmart.embedded.nsqd.telling import LookupdTeller
 from nsqsmart.embedded.serving.flags import Flag, address, duration, switch, tls_version
 from nsqsmart.embedded.serving.program import COMMON, read_flags, run_until_signal, say
@@ -130,13 +129,19 @@ class Program:
         node = self.nsqd.node
         limits = options.limits()
         self.topics: OriginalTopics | StandaloneTopics
+        # It speaks one dialect, and must start at once: the paths of the other one stay unread.
         if options.redesigned:
-            self.topics = standalone = StandaloneTopics(node, limits, node.loop)
-            self.nsqd.offer(redesigned_offer(node, standalone))
+            from nsqsmart.embedded.nsqd.http.redesigned import (  # noqa: PLC0415
+                redesigned_nsqd_router,
+            )
+
+            self.topics = alone = StandaloneTopics(node, limits, node.loop)
+            self.nsqd.offer(redesigned_commands(alone), redesigned_nsqd_router(node, alone))
         else:
-            self.topics = original = OriginalTopics(node, limits, node.loop, options.node_id)
-            original.disconnect = _end
-            self.nsqd.offer(original_offer(node, original))
+            from nsqsmart.embedded.nsqd.http.original import original_nsqd_router  # noqa: PLC0415
+
+            self.topics = topics = OriginalTopics(node, limits, node.loop, options.node_id)
+            self.nsqd.offer(original_commands(topics), original_nsqd_router(node, topics))
         self._teller = LookupdTeller(node, lookupds)
         node.lookupds = [_shown(each) for each in lookupds]
         self._storage = Storage(options, self.topics, self._teller)
@@ -176,11 +181,6 @@ class Program:
         self.nsqd.release_ports()
         self._storage.save()
         self._scope.loop.close()
-
-
-def _end(consumers: list[Consumer]) -> None:
-    for consumer in consumers:
-        consumer.sink.end()
 
 
 def _shown(where: tuple[str, int]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import Protocol
 
 from nsqsmart.embedded.nsqd.node import Node, Scope
 from nsqsmart.embedded.nsqd.options import NsqdOptions
@@ -14,18 +13,6 @@ from nsqsmart.embedded.serving.listening import Ports
 from nsqsmart.embedded.serving.misbehaving import misbehave, place_of
 
 _HTTP_SLACK = 1024 * 1024
-
-
-class Interfaces(Protocol):
-    """What an nsqd offers on its two ports."""
-
-    @property
-    def commands(self) -> Commands:
-        """The verbs of the TCP protocol."""
-
-    @property
-    def router(self) -> Router:
-        """The paths of the HTTP interface."""
 
 
 class Nsqd:
@@ -69,9 +56,9 @@ class Nsqd:
     def __repr__(self) -> str:
         return f"<nsqd {self.name}>"
 
-    def offer(self, interfaces: Interfaces) -> None:
-        """Say what the ports offer; before :meth:`listen`."""
-        self._commands, self._router = interfaces.commands, interfaces.router
+    def offer(self, commands: Commands, router: Router) -> None:
+        """Say what the two ports offer; before :meth:`listen`."""
+        self._commands, self._router = commands, router
 
     def listen(self) -> None:
         """Open the ports; raises OSError if one is taken."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from urllib.parse import quote
 
+from nsqsmart.embedded.nsqd.hosting import Announcer
 from nsqsmart.embedded.nsqd.node import Node
 from nsqsmart.embedded.serving.fetching import dial, get_json
 
@@ -125,7 +126,7 @@ class _Peer:
             self._sock = None
 
 
-class LookupdTeller:
+class LookupdTeller(Announcer):
     """Registers with every lookup daemon, and asks them for channels."""
 
     def __init__(self, node: Node, addresses: Sequence[tuple[str, int]]) -> None:

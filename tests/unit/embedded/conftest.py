@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nsqsmart.embedded.nsqd.disk.storage import Storage
-from nsqsmart.embedded.nsqd.hosting import NoAnnouncer, OriginalTopics, StandaloneTopics
+from nsqsmart.embedded.nsqd.hosting import Announcer, OriginalTopics, StandaloneTopics
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.serving.loop import Loop
 from nsqsmart.names import Dialect
@@ -28,7 +28,7 @@ def begin(tmp_path: Path) -> Iterator[Life]:
         options = NsqdOptions(dialect=Dialect(dialect), data_path=tmp_path, **more)
         kind = StandaloneTopics if options.redesigned else OriginalTopics
         topics = kind(object(), options.limits(), loop)
-        storage = Storage(options, topics, NoAnnouncer())
+        storage = Storage(options, topics, Announcer())
         storage.load()
         topics.announcer = storage
         lives.append(storage)

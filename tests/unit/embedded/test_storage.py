@@ -10,7 +10,7 @@ import pytest
 
 from nsqsmart.embedded.broker.ext import read_header
 from nsqsmart.embedded.nsqd.disk.storage import Storage
-from nsqsmart.embedded.nsqd.hosting import NoAnnouncer, OriginalTopics
+from nsqsmart.embedded.nsqd.hosting import Announcer, OriginalTopics
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.serving.loop import Loop
 from nsqsmart.names import Dialect
@@ -221,7 +221,7 @@ def test_without_a_data_path_nothing_is_kept(tmp_path: Path, monkeypatch: Any) -
     loop = Loop("nsqsmart-test")
     options = NsqdOptions(dialect=Dialect.ORIGINAL)
     topics = OriginalTopics(object(), options.limits(), loop)
-    topics.announcer = storage = Storage(options, topics, NoAnnouncer())
+    topics.announcer = storage = Storage(options, topics, Announcer())
     storage.load()
     publish(topics.get("t").partition, b"x")
     storage.save()

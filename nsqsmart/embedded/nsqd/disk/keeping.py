@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from nsqsmart.embedded.broker.ext import BadHeader, BadTraceId, read_header
 from nsqsmart.embedded.broker.records import RECORD_OVERHEAD, Extension, Record
@@ -25,30 +25,11 @@ _MESSAGE_HEAD = 26
 Spilled = list[tuple[str, list[Record]]]
 
 
-class Keeper(Protocol):
-    """The files of one topic partition. Only :meth:`keep` is called with its lock."""
-
-    def load(self, document: dict[str, Any]) -> None:
-        """Bring back messages and channels, as the metadata describe them."""
-
-    def keep(self, spilled: Spilled) -> None:
-        """Write records at once; called with the lock."""
-
-    def sync(self) -> None:
-        """Note what is finished."""
-
-    def save(self) -> None:
-        """Write whatever is in memory alone."""
-
-    def forget(self, channel: str | None) -> None:
-        """A channel is gone, or the topic."""
-
-    def close(self) -> None:
-        """Let go of the files, as the end of the process does."""
-
-
 class OriginalKeeper:
-    """A disk queue of the topic, and one of each channel."""
+    """A disk queue of the topic, and one of each channel.
+
+    Of both keepers only :meth:`keep` is called with the lock of the partition.
+    """
 
     def __init__(self, folder: Path, shard: OriginalShard) -> None:
         self._folder = folder

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from nsqsmart.embedded.broker.channel import Channel
-from nsqsmart.embedded.nsqd.disk.keeping import Keeper, OriginalKeeper, RedesignedKeeper, Spilled
+from nsqsmart.embedded.nsqd.disk.keeping import OriginalKeeper, RedesignedKeeper, Spilled
 from nsqsmart.embedded.nsqd.hosting import Announcer, OriginalTopics, StandaloneTopics
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
@@ -23,8 +23,10 @@ from nsqsmart.names import is_valid_name
 
 log = logging.getLogger(__name__)
 
+Keeper = OriginalKeeper | RedesignedKeeper
 
-class Storage:
+
+class Storage(Announcer):
     """The files of one nsqd; without a data path nothing is kept.
 
     It stands before the announcer, because what is announced is what is worth writing.
@@ -100,8 +102,8 @@ class Storage:
 
     def _keeper(self, shard: Shard[Any]) -> Keeper:
         assert self._folder is not None  # noqa: S101 - asked for only with a folder
-        kind = OriginalKeeper if self._original else RedesignedKeeper
-        keeper: Keeper = kind(self._folder, shard)
+        make = OriginalKeeper if self._original else RedesignedKeeper
+        keeper: Keeper = make(self._folder, shard)
         self._keepers[shard.meta.name, shard.number] = keeper
         return keeper
 

@@ -182,7 +182,7 @@ class _Channels(ChannelPaths):
     def create(self, request: Request) -> None:
         shard, name = self._begin(request)
         self._check_leader(shard)
-        if not self._hosting.may_create_channel(shard):
+        if not shard.meta.channel_auto_create:
             text = f"channel {name} not registered. channel should be initialized before use."
             raise HttpError(403, text)
         with shard.lock:
@@ -192,7 +192,7 @@ class _Channels(ChannelPaths):
     def delete(self, request: Request) -> None:
         shard, name = self._begin(request)
         self._check_leader(shard)
-        if not self._hosting.may_create_channel(shard):
+        if not shard.meta.channel_auto_create:
             # The server's words, letter by letter.
             text = f"topic {shard.meta.name} has channel auto create disabled. "
             text += f"channel {name} cuold not be deleted localy in nsqd."

@@ -171,7 +171,7 @@ class RedesignedSubscribing:
         """Join the channel; called with the lock."""
         if shard.leader is not connection.node:
             raise not_leader(fatal=True)
-        if name not in shard.partition.channels and not self._hosting.may_create_channel(shard):
+        if name not in shard.partition.channels and not shard.meta.channel_auto_create:
             text = "channel is not registered under topic."
             raise Refused("E_SUB_CHANNEL_NOT_REGISTERED", text)
         if not shard.consumable:
