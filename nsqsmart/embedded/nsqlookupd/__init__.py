@@ -7,6 +7,7 @@
     original        the HTTP paths of each dialect
     redesigned
     answers         what a coordinated cluster says, for ``redesigned``
-    operators       what operators do through it, for ``redesigned``; admin carries it out
+    operators       what changes a cluster through it, for ``redesigned``
+    seats           which daemon of a cluster leads
     program         nsqlookupd as a program
 """

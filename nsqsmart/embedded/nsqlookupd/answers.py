@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsqsmart.embedded.coordination.topology import Picture, SeenSlot, Topology
+from nsqsmart.embedded.coordination.coordinator import Coordinator
+from nsqsmart.embedded.coordination.topology import Picture, SeenSlot
 from nsqsmart.embedded.nsqd.server import Nsqd
 from nsqsmart.embedded.nsqd.shard import TopicMeta
+from nsqsmart.embedded.nsqlookupd.seats import Seats
+from nsqsmart.embedded.nsqlookupd.server import Nsqlookupd
 from nsqsmart.embedded.serving.http import HttpError
 
 NO_CHANNEL = "Topic has no channel, should init at least one for the new topic"
@@ -48,26 +51,69 @@ def describe_meta(meta: TopicMeta) -> dict[str, Any]:
     }
 
 
+def _topic_info(meta: TopicMeta) -> dict[str, Any]:
+    return {
+        "topic_name": meta.name,
+        "extend_support": meta.extended,
+        "ordered": meta.ordered,
+        "multi_part": meta.multi_part,
+        "disable_channel_auto_create": not meta.channel_auto_create,
+        "registered_channels": None,
+    }
+
+
 class LookupAnswers:
-    """Lookups over the topology; ``tombstones`` are those of one lookup daemon.
+    """What one lookup daemon of a cluster knows and says; ``tombstones`` are its own.
 
     ``frozen`` is what a daemon that learns nothing new answers out of, None for one that does.
     """
 
-    def __init__(self, topology: Topology) -> None:
-        self._topology = topology
+    def __init__(self, coordinator: Coordinator, seats: Seats, own: Nsqlookupd) -> None:
+        self.coordinator = coordinator
+        self.topology = coordinator.topology
+        self._seats = seats
+        self._own = own
         self.tombstones: set[tuple[str, str]] = set()
         self.frozen: Picture | None = None
 
+    def is_leader(self) -> bool:
+        """Whether this daemon leads, and so may administer."""
+        return self._seats.leader() is self._own
+
+    def listlookup(self) -> dict[str, Any]:
+        """The answer to /listlookup."""
+        return self._seats.listlookup()
+
+    def tombstone(self, topic: str, node: str, *, restore: bool) -> None:
+        """Hide *node* (broadcast address and HTTP port) from the lookups of *topic*, or show it."""
+        (self.tombstones.discard if restore else self.tombstones.add)((topic, node))
+
+    def disable_write(self, kind: str) -> None:
+        """Name no nsqd for writing: of "all" topics, of "ordered" ones, or of none ("")."""
+        self.topology.writes_disabled = kind
+
+    def topics(self, *, with_meta: bool) -> dict[str, Any]:
+        """The answer to /topics."""
+        topics = self.seen().topics
+        names = sorted(topics)
+        answer: dict[str, Any] = {"topics": names}
+        if with_meta:
+            answer["meta_info"] = [_topic_info(topics[name]) for name in names]
+        return answer
+
+    def channels(self, topic: str, partition: int | None) -> list[str]:
+        """The channels of a topic, of one partition if it is given."""
+        return self.seen(topic).channels(topic, partition)
+
     def seen(self, topic: str | None = None) -> Picture:
         """What this daemon knows, of one topic if it is given."""
-        return self._topology.picture(topic) if self.frozen is None else self.frozen
+        return self.topology.picture(topic) if self.frozen is None else self.frozen
 
     def lookup(
-        self, topic: str, *, writing: bool, with_meta: bool, partition: int | None = None
+        self, topic: str, *, writing: bool, with_meta: bool, partition: int | None
     ) -> dict[str, Any]:
         """The answer to /lookup; raises :class:`HttpError`."""
-        topology = self._topology
+        topology = self.topology
         if topology.auto_create and topic not in topology.topics:
             topology.ensure(topic)
         seen = self.seen(topic)
@@ -91,7 +137,7 @@ class LookupAnswers:
     def _writable(self, topic: str, slots: list[SeenSlot], seen: Picture) -> list[tuple[int, Nsqd]]:
         writable = [slot for slot in slots if slot.writable]
         leaders = _readable(writable, seen)
-        if self._topology.auto_create:
+        if self.topology.auto_create:
             return leaders
         with_channel = {slot.number for slot in writable if slot.channels}
         kept = [
@@ -108,7 +154,7 @@ class LookupAnswers:
         return f"{nsqd.node.options.broadcast_address}:{nsqd.node.http_port}"
 
     def nodes(self) -> list[dict[str, Any]]:
-        """The answer to /nodes: what each node leads and takes writes for.
+        """The nodes of /nodes: what each node leads and takes writes for.
 
         See protocol#lookup-answers.
         """

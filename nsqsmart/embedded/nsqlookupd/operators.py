@@ -1,54 +1,149 @@
-"""What operators do to a cluster through a redesigned nsqlookupd (protocol#lookup-admin).
+"""What changes a cluster by way of a redesigned nsqlookupd.
+
+See protocol#lookup-admin, protocol#topic-create and protocol#topic-life.
 
 The order of the checks, and which of them need the leading daemon, are those of the real program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from nsqsmart.embedded.coordination.topology import CoordinatorRefused, Slot, Topology
 from nsqsmart.embedded.gotext import GoError, atoi
 from nsqsmart.embedded.nsqd.server import Nsqd
-from nsqsmart.embedded.nsqlookupd.admin import Cluster
-from nsqsmart.embedded.nsqlookupd.answers import KEY_NOT_FOUND, describe, peer
-from nsqsmart.embedded.serving.arguments import any_topic, number_argument
+from nsqsmart.embedded.nsqd.shard import TopicMeta
+from nsqsmart.embedded.nsqlookupd.answers import KEY_NOT_FOUND, LookupAnswers, describe, peer
+from nsqsmart.embedded.serving.arguments import (
+    any_topic,
+    number_argument,
+    topic_and_channel,
+    topic_argument,
+)
 from nsqsmart.embedded.serving.http import HttpError, Request
 
-_NOT_LEADER = "Not nsqlookup leader"
+_NOT_LEADER = "E_FAILED_ON_NOT_LEADER"
+_NOT_LOOKUP_LEADER = "Not nsqlookup leader"
 _NOT_CREATED = "topic is not created"
 _UNSTABLE = "the cluster is unstable"
 _MAX_PARTITIONS = 255
 _SHOWN = ("hostname", "broadcast_address", "tcp_port", "http_port")
 
 
+@contextmanager
+def _refusing(status: int) -> Iterator[None]:
+    """Answer what the coordinator refuses with *status*."""
+    try:
+        yield
+    except CoordinatorRefused as refused:
+        raise HttpError(status, str(refused)) from refused
+
+
 class Operators:
     """The paths of operators; without a cluster there is nothing to operate."""
 
-    def __init__(self, cluster: Cluster | None) -> None:
+    def __init__(self, cluster: LookupAnswers | None) -> None:
         self._known = cluster
         self._tombstones: set[str] = set()
 
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> LookupAnswers:
         if self._known is None:
             raise HttpError(500, "MISSING_COORDINATOR")
         return self._known
 
-    def _leading(self, status: int = 400) -> Cluster:
+    def _leading(self, status: int = 400, refusal: str = _NOT_LOOKUP_LEADER) -> LookupAnswers:
         cluster = self._cluster()
         if not cluster.is_leader():
-            raise HttpError(status, _NOT_LEADER)
+            raise HttpError(status, refusal)
         return cluster
+
+    def _meta(self, topic: str) -> TopicMeta:
+        if self._known is None:
+            # The real one stumbles here.
+            raise HttpError(500, "INTERNAL_ERROR")
+        meta = self._known.topology.topics.get(topic)
+        if meta is None:
+            raise HttpError(400, KEY_NOT_FOUND)
+        return meta
+
+    # ------------------------------------------------------------------------ topics, channels
+
+    def create_topic(self, request: Request) -> None:
+        """/topic/create (protocol#topic-create)."""
+        query = request.query
+        topic = topic_argument(request)
+        partitions = number_argument(request, "partition_num", (1, 255), "TOPIC_PARTITION_NUM")
+        replicas = number_argument(request, "replicator", (1, 5), "TOPIC_REPLICATOR")
+        if "suggestload" in query:
+            number_argument(request, "suggestload", (0, 10000), "TOPIC_LOAD_FACTOR")
+        if "syncdisk" in query:
+            number_argument(request, "syncdisk", (-(2**63), 2**63 - 1), "TOPIC_SYNC_DISK")
+        try:
+            atoi(query.get("retention", "0").encode())
+        except GoError as error:
+            raise HttpError(400, str(error)) from error
+        flag = {name: query.get(name) == "true" for name in query}.get
+        meta = TopicMeta(
+            name=topic,
+            partitions=partitions,
+            replicas=replicas,
+            ordered=bool(flag("orderedmulti")),
+            multi_part=bool(flag("multipart")),
+            extended=bool(flag("extend")),
+            channel_auto_create=not flag("disable_channel_auto_create"),
+        )
+        topology = self._leading(refusal=_NOT_LEADER).topology
+        with _refusing(400):
+            topology.create_topic(meta)
+
+    def delete_topic(self, request: Request) -> None:
+        """/topic/delete: all partitions or none."""
+        topic = any_topic(request)
+        partition = request.query.get("partition")
+        if partition is None:
+            raise HttpError(400, "MISSING_ARG_TOPIC_PARTITION")
+        if partition != "**":
+            raise HttpError(400, "REMOVE_SINGLE_PARTITION_NOT_ALLOWED")
+        coordinator = self._leading(500).coordinator
+        with _refusing(500):
+            coordinator.delete_topic(topic)
+
+    def create_channel(self, request: Request) -> None:
+        """/channel/create: registers a channel where SUB may not make one (protocol#topic-life)."""
+        topic, channel = topic_and_channel(request)
+        if self._meta(topic).channel_auto_create:
+            raise HttpError(400, f"channel auto create NOT disabled in topic {topic}")
+        topology = self._leading().topology
+        if channel in topology.channels(topic):
+            raise HttpError(400, f"channel {channel} already registered")
+        for slot in topology.of(topic):
+            with slot.shard.lock:
+                slot.shard.partition.create_channel(channel)
+
+    def delete_channel(self, request: Request) -> None:
+        """/channel/delete: nothing to do where channels come and go by themselves."""
+        topic, channel = topic_and_channel(request)
+        if self._meta(topic).channel_auto_create:
+            return
+        topology = self._leading().topology
+        if channel not in topology.channels(topic):
+            raise HttpError(400, f"channel {channel} not registered")
+        for slot in topology.of(topic):
+            with slot.shard.lock:
+                gone = slot.shard.partition.delete_channel(channel)
+            for consumer in gone:
+                consumer.sink.end()
+
+    # -------------------------------------------------------------------------------- operators
 
     def cluster_stats(self, request: Request) -> Any:
         """/cluster/stats: whether everything is in its place, and how loaded each node is."""
         if self._known is None:
             return {"stable": False, "node_stat_list": [], "topn_topics": []}
-        if not self._known.is_leader():
-            raise HttpError(400, "E_FAILED_ON_NOT_LEADER")
-        topology = self._known.coordinator.topology
+        topology = self._leading(refusal=_NOT_LEADER).topology
         nodes = [_load(topology, nsqd) for nsqd in topology.nsqds if nsqd in topology.up]
         count = request.query.get("topn", "")
         slots = list(topology.slots) if count.isdigit() else []
@@ -61,17 +156,15 @@ class Operators:
         self._cluster()
         topic = any_topic(request)
         count = number_argument(request, "partition_num", (1, 255), "TOPIC_PARTITION_NUM")
-        topology = self._leading(500).coordinator.topology
+        topology = self._leading(500).topology
         if count >= _MAX_PARTITIONS:
             raise HttpError(500, "max partition allowed exceed")
         if not _is_stable(topology):
             raise HttpError(500, _UNSTABLE)
         if topic not in topology.topics:
             raise HttpError(500, _NOT_CREATED)
-        try:
+        with _refusing(500):
             topology.expand(topic, count)
-        except CoordinatorRefused as refused:
-            raise HttpError(500, str(refused)) from refused
 
     def move(self, request: Request) -> None:
         """/topic/partition/move: a replica, or the lead, from one node to another."""
@@ -107,8 +200,8 @@ class Operators:
             changes["replicas"] = number_argument(request, "replicator", (1, 5), "TOPIC_REPLICATOR")
         _check_number(request, "syncdisk", "INVALID_ARG_TOPIC_SYNC_DISK")
         _check_number(request, "retention", None)
-        coordinator = self._leading().coordinator
-        meta = coordinator.topology.topics.get(topic)
+        topology = self._leading().topology
+        meta = topology.topics.get(topic)
         if meta is None:
             raise HttpError(400, _NOT_CREATED)
         new = replace(
@@ -119,7 +212,7 @@ class Operators:
                 request.query.get("disable_channel_auto_create", ""), meta.channel_auto_create
             ),
         )
-        coordinator.topology.update(new)
+        topology.update(new)
 
     def need_leader(self, request: Request) -> None:  # noqa: ARG002 - the interface has it
         """Whatever only the leading daemon does, and no client can see."""
@@ -141,18 +234,14 @@ class Operators:
             raise HttpError(404, "lookup node id not found")
         tombstones.add(node)
 
-    def listlookup(self, known: Callable[[Request], Any]) -> Callable[[Request], Any]:
-        """*known*, without the daemons that are hidden."""
-
-        def answer(request: Request) -> Any:
-            document = known(request)
-            if self._tombstones:
-                nodes = document["lookupdnodes"]
-                left = [each for each in nodes if each["ID"] not in self._tombstones]
-                document = document | {"lookupdnodes": left or None}
-            return document
-
-        return answer
+    def listlookup(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
+        """/listlookup: the daemons of the cluster without those that are hidden."""
+        document = None if self._known is None else self._known.listlookup()
+        if document is not None and self._tombstones:
+            nodes = document["lookupdnodes"]
+            left = [each for each in nodes if each["ID"] not in self._tombstones]
+            document["lookupdnodes"] = left or None
+        return document
 
 
 def _partition(request: Request) -> int:

@@ -81,14 +81,5 @@ class _Api:
 
 
 def _describe(peer: Peer) -> dict[str, Any]:
-    info = peer.info
-    return {
-        "remote_address": peer.remote_address,
-        "hostname": info.get("hostname", ""),
-        "broadcast_address": info["broadcast_address"],
-        "tcp_port": info["tcp_port"],
-        "http_port": info["http_port"],
-        "version": info["version"],
-        "topology_zone": info.get("topology_zone", ""),
-        "topology_region": info.get("topology_region", ""),
-    }
+    places = {name: peer.info.get(name, "") for name in ("topology_zone", "topology_region")}
+    return peer.describe() | places

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
+from typing import Any
 
-from nsqsmart.embedded.nsqd.shard import TopicMeta
-from nsqsmart.embedded.nsqlookupd.admin import Admin, Cluster
-from nsqsmart.embedded.nsqlookupd.answers import NO_CHANNEL
+from nsqsmart.embedded.nsqlookupd.answers import NO_CHANNEL, LookupAnswers
 from nsqsmart.embedded.nsqlookupd.operators import Operators
 from nsqsmart.embedded.nsqlookupd.registrations import Peer, Registrations, distinct
 from nsqsmart.embedded.serving.arguments import any_topic, set_log_level
@@ -19,10 +17,9 @@ _GET, _POST = ("GET",), ("POST",)
 _CREATE = ("POST", "PUT")
 
 
-def redesigned_router(registrations: Registrations, cluster: Cluster | None) -> Router:
+def redesigned_router(registrations: Registrations, cluster: LookupAnswers | None) -> Router:
     """The paths of a redesigned nsqlookupd; without *cluster* it knows registrations only."""
-    reading: _Reading = _Alone(registrations) if cluster is None else _Coordinated(cluster)
-    admin = Admin(cluster)
+    reading = _Alone(registrations) if cluster is None else cluster
     operators = Operators(cluster)
     info = {"version": VERSIONS[Dialect.REDESIGNED], "ha_support": cluster is not None}
     routes = {
@@ -30,12 +27,12 @@ def redesigned_router(registrations: Registrations, cluster: Cluster | None) -> 
         "/info": Route(_GET, lambda _: info, negotiated=True),
         "/debug": Route(_GET, lambda _: {}, negotiated=True),
         "/lookup": Route(_GET, lambda request: _lookup(reading, request), negotiated=True),
-        "/topics": Route(_GET, reading.topics, negotiated=True),
-        "/channels": Route(_GET, reading.channels, negotiated=True),
-        "/nodes": Route(_GET, reading.nodes, negotiated=True),
-        "/listlookup": Route(_GET, operators.listlookup(reading.listlookup), negotiated=True),
-        "/topic/create": Route(_CREATE, admin.create_topic),
-        "/topic/delete": Route(_POST, admin.delete_topic),
+        "/topics": Route(_GET, lambda request: _topics(reading, request), negotiated=True),
+        "/channels": Route(_GET, lambda request: _channels(reading, request), negotiated=True),
+        "/nodes": Route(_GET, lambda _: {"producers": reading.nodes()}, negotiated=True),
+        "/listlookup": Route(_GET, operators.listlookup, negotiated=True),
+        "/topic/create": Route(_CREATE, operators.create_topic),
+        "/topic/delete": Route(_POST, operators.delete_topic),
         "/topic/partition/expand": Route(_POST, operators.expand),
         "/topic/partition/move": Route(_POST, operators.move),
         "/topic/meta/update": Route(_POST, operators.update_meta),
@@ -46,9 +43,9 @@ def redesigned_router(registrations: Registrations, cluster: Cluster | None) -> 
         "/cluster/balance/topn": Route(_POST, operators.need_leader),
         "/cluster/lookupd/tombstone": Route(_POST, operators.tombstone_lookupd),
         "/loglevel/set": Route(_POST, set_log_level),
-        "/topic/tombstone": Route(_POST, reading.tombstone),
-        "/channel/create": Route(_POST, admin.create_channel),
-        "/channel/delete": Route(_POST, admin.delete_channel),
+        "/topic/tombstone": Route(_POST, lambda request: _tombstone(reading, request)),
+        "/channel/create": Route(_POST, operators.create_channel),
+        "/channel/delete": Route(_POST, operators.delete_channel),
         "/disable/write": Route(_POST, lambda request: reading.disable_write(_disabled(request))),
     }
     # Here an argument without a value counts as none.
@@ -59,27 +56,7 @@ def _without_blanks(route: Route) -> Route:
     return route._replace(handler=lambda request: route.handler(request.without_blanks))
 
 
-class _Reading(Protocol):
-    """What can be asked of a lookup daemon, alone or in a cluster."""
-
-    def lookup(
-        self, topic: str, *, writing: bool, with_meta: bool, partition: int | None
-    ) -> dict[str, Any]: ...
-
-    def topics(self, request: Request) -> Any: ...
-
-    def channels(self, request: Request) -> Any: ...
-
-    def nodes(self, request: Request) -> Any: ...
-
-    def listlookup(self, request: Request) -> Any: ...
-
-    def tombstone(self, request: Request) -> None: ...
-
-    def disable_write(self, kind: str) -> None: ...
-
-
-def _lookup(reading: _Reading, request: Request) -> Any:
+def _lookup(reading: LookupAnswers | _Alone, request: Request) -> Any:
     topic = any_topic(request)
     access = request.query.get("access", "r")
     if access not in ("r", "w"):
@@ -103,63 +80,20 @@ def _disabled(request: Request) -> str:
     return kind if kind in ("all", "ordered") else ""
 
 
-def _tombstone_arguments(request: Request) -> tuple[str, str, bool]:
+def _topics(reading: LookupAnswers | _Alone, request: Request) -> dict[str, Any]:
+    return reading.topics(with_meta=request.query.get("metaInfo") == "true")
+
+
+def _channels(reading: LookupAnswers | _Alone, request: Request) -> dict[str, Any]:
+    return {"channels": reading.channels(any_topic(request), _partition(request))}
+
+
+def _tombstone(reading: LookupAnswers | _Alone, request: Request) -> None:
     topic = any_topic(request)
     node = request.query.get("node")
     if node is None:
         raise HttpError(400, "MISSING_ARG_NODE")
-    return topic, node, request.query.get("restore") == "true"
-
-
-class _Coordinated:
-    """Answers out of the topology."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    def lookup(
-        self, topic: str, *, writing: bool, with_meta: bool, partition: int | None
-    ) -> dict[str, Any]:
-        return self._cluster.answers.lookup(
-            topic, writing=writing, with_meta=with_meta, partition=partition
-        )
-
-    def topics(self, request: Request) -> Any:
-        topics = self._cluster.answers.seen().topics
-        names = sorted(topics)
-        answer: dict[str, Any] = {"topics": names}
-        if request.query.get("metaInfo") == "true":
-            answer["meta_info"] = [_topic_info(topics[name]) for name in names]
-        return answer
-
-    def channels(self, request: Request) -> Any:
-        topic = any_topic(request)
-        return {"channels": self._cluster.answers.seen(topic).channels(topic, _partition(request))}
-
-    def nodes(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
-        return {"producers": self._cluster.answers.nodes()}
-
-    def listlookup(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
-        return self._cluster.listlookup()
-
-    def tombstone(self, request: Request) -> None:
-        topic, node, restore = _tombstone_arguments(request)
-        change = self._cluster.answers.tombstones
-        (change.discard if restore else change.add)((topic, node))
-
-    def disable_write(self, kind: str) -> None:
-        self._cluster.coordinator.topology.writes_disabled = kind
-
-
-def _topic_info(meta: TopicMeta) -> dict[str, Any]:
-    return {
-        "topic_name": meta.name,
-        "extend_support": meta.extended,
-        "ordered": meta.ordered,
-        "multi_part": meta.multi_part,
-        "disable_channel_auto_create": not meta.channel_auto_create,
-        "registered_channels": None,
-    }
+    reading.tombstone(topic, node, restore=request.query.get("restore") == "true")
 
 
 class _Alone:
@@ -201,14 +135,13 @@ class _Alone:
             "producers": None if hidden else [_describe(peer) for peer in distinct(holders)],
         }
 
-    def topics(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
+    def topics(self, *, with_meta: bool) -> dict[str, Any]:  # noqa: ARG002 - as above
         return {"topics": self._registrations.topics()}
 
-    def channels(self, request: Request) -> Any:
-        topic = any_topic(request)
-        return {"channels": self._registrations.channels(topic, _partition(request))}
+    def channels(self, topic: str, partition: int | None) -> list[str]:
+        return self._registrations.channels(topic, partition)
 
-    def nodes(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
+    def nodes(self) -> list[dict[str, Any]]:
         listed = []
         for peer in self._registrations.peers():
             keys = sorted(peer.topics)
@@ -218,16 +151,11 @@ class _Alone:
                 for topic in topics
             }
             gone = [self._registrations.is_tombstoned(topic, peer) for topic in topics]
-            shown = _describe(peer)
-            del shown["id"], shown["distributed_id"]
-            listed.append({**shown, "tombstones": gone, "topics": topics, "partitions": partitions})
-        return {"producers": listed}
+            told = {"tombstones": gone, "topics": topics, "partitions": partitions}
+            listed.append(peer.describe() | told)
+        return listed
 
-    def listlookup(self, request: Request) -> Any:  # noqa: ARG002 - the interface has it
-        return None
-
-    def tombstone(self, request: Request) -> None:
-        topic, node, restore = _tombstone_arguments(request)
+    def tombstone(self, topic: str, node: str, *, restore: bool) -> None:
         self._registrations.tombstone(topic, node, restore=restore)
 
     def disable_write(self, kind: str) -> None:
@@ -235,14 +163,5 @@ class _Alone:
 
 
 def _describe(peer: Peer) -> dict[str, Any]:
-    info = peer.info
-    return {
-        "id": peer.remote_address,
-        "remote_address": peer.remote_address,
-        "hostname": info.get("hostname", ""),
-        "broadcast_address": info["broadcast_address"],
-        "tcp_port": info["tcp_port"],
-        "http_port": info["http_port"],
-        "version": info["version"],
-        "distributed_id": info.get("distributed_id", ""),
-    }
+    distributed_id = peer.info.get("distributed_id", "")
+    return {"id": peer.remote_address, **peer.describe(), "distributed_id": distributed_id}

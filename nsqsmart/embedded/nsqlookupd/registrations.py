@@ -37,6 +37,18 @@ class Peer:
         """What tombstones name: the address of its HTTP interface."""
         return f"{self.info['broadcast_address']}:{self.info['http_port']}"
 
+    def describe(self) -> dict[str, Any]:
+        """What every kind of lookup daemon says of it."""
+        info = self.info
+        return {
+            "remote_address": self.remote_address,
+            "hostname": info.get("hostname", ""),
+            "broadcast_address": info["broadcast_address"],
+            "tcp_port": info["tcp_port"],
+            "http_port": info["http_port"],
+            "version": info["version"],
+        }
+
     def has(self, topic: str) -> bool:
         """Whether it has any of *topic*."""
         return any(key.topic == topic for key in self.topics)
