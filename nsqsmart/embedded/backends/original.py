@@ -78,7 +78,7 @@ class OriginalBackend:
     def start(self) -> None:
         """Every server listens."""
         for lookupd in self._lookupds:
-            lookupd.router = original_router(lookupd.registrations)
+            lookupd.offer(original_router(lookupd.registrations))
             lookupd.listen()
         for nsqd in self._nsqds:
             options, node = nsqd.options, nsqd.node

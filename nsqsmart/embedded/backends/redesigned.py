@@ -50,7 +50,7 @@ class RedesignedBackend:
         for lookupd in self._lookupds:
             view = LookupAnswers(self._coordinator, self._seats, lookupd)
             self._views[lookupd] = view
-            lookupd.router = redesigned_router(lookupd.registrations, view)
+            lookupd.offer(redesigned_router(lookupd.registrations, view))
             lookupd.listen()
         for nsqd in self._topology.nsqds:
             hosting = ClusterHosting(nsqd, self._topology)

@@ -8,29 +8,17 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from nsqsmart.embedded.commandlog import CommandLog
 from nsqsmart.embedded.faults import Fault, FaultBook, Place
 from nsqsmart.embedded.nsqd.options import NsqdOptions
+from nsqsmart.embedded.serving.connections import Connections
 from nsqsmart.embedded.serving.loop import Loop
 from nsqsmart.wire.identify_server import Policy
 
 _SECOND = 1000
 _RPC_PORT_OFFSET = 2
-
-
-class Served(Protocol):
-    """A connection, as its node sees it."""
-
-    def end(self) -> None:
-        """End it in order."""
-
-    def abort(self) -> None:
-        """End it by RST."""
-
-    def join(self, timeout: float) -> None:
-        """Wait until its thread has ended."""
 
 
 def _no_leaders(_topic: str, _partition: int) -> None:
@@ -54,7 +42,7 @@ class Node:
     ``name`` is its host:port once it listens.
     """
 
-    def __init__(self, options: NsqdOptions, scope: Scope) -> None:
+    def __init__(self, options: NsqdOptions, scope: Scope, connections: Connections) -> None:
         self.options = options
         self.scope = scope
         self.loop = scope.loop
@@ -73,9 +61,8 @@ class Node:
         self.gate.set()
         self.tls: ssl.SSLContext | None = options.tls_context()
         self.policy = _policy(options, tls=self.tls is not None)
-        self._connections: set[Served] = set()
+        self.connections = connections
         self._numbers = count(1)
-        self._lock = threading.Lock()
 
     @property
     def distributed_id(self) -> str:
@@ -98,23 +85,6 @@ class Node:
         """The number of a new connection, from 1."""
         return next(self._numbers)
 
-    def enter(self, connection: Served) -> bool:
-        """A connection begins; False if the node takes no more (protocol#magic)."""
-        with self._lock:
-            self._connections.add(connection)
-            limit = self.options.max_connections
-            return not limit or len(self._connections) <= limit
-
-    def leave(self, connection: Served) -> None:
-        """A connection has ended."""
-        with self._lock:
-            self._connections.discard(connection)
-
-    def connections(self) -> list[Served]:
-        """Those that live."""
-        with self._lock:
-            return list(self._connections)
-
     def note(
         self, connection: int, command: str, topic: str = "", partition: int | None = None
     ) -> None:
@@ -127,18 +97,6 @@ class Node:
         if not self.faults.armed:
             return None
         return self.faults.take(command, Place(self.name, topic, partition))
-
-    def end_connections(self, *, abruptly: bool) -> None:
-        """End every connection and wait for its thread."""
-        connections = self.connections()
-        for connection in connections:
-            if abruptly:
-                connection.abort()
-            else:
-                connection.end()
-        deadline = time.monotonic() + _SECOND / 1000
-        for connection in connections:
-            connection.join(max(0.0, deadline - time.monotonic()))
 
 
 def _policy(options: NsqdOptions, *, tls: bool) -> Policy:

@@ -24,7 +24,7 @@ class NsqdOptions:
 
     dialect: Dialect = Dialect.REDESIGNED
     tcp_address: tuple[str, int] = ("127.0.0.1", 0)
-    http_address: tuple[str, int] | None = ("127.0.0.1", 0)
+    http_address: tuple[str, int] = ("127.0.0.1", 0)
     https_address: tuple[str, int] | None = None
     broadcast_address: str = "127.0.0.1"
     broadcast_tcp_port: int = 0

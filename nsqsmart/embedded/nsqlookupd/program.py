@@ -41,14 +41,14 @@ class Program:
         self._loop = Loop("nsqsmart-embedded")
         self.lookupd = lookupd = Nsqlookupd(options, self._loop, FaultBook(), None)
         if options.dialect is Dialect.ORIGINAL:
-            lookupd.router = original_router(lookupd.registrations)
+            lookupd.offer(original_router(lookupd.registrations))
         else:
             # The coordinated half of it would only slow the start down.
             from nsqsmart.embedded.nsqlookupd.redesigned import (  # noqa: PLC0415
                 redesigned_router,
             )
 
-            lookupd.router = redesigned_router(lookupd.registrations, None)
+            lookupd.offer(redesigned_router(lookupd.registrations, None))
 
     def start(self) -> None:
         """Listen; raises OSError."""

@@ -1,19 +1,23 @@
-"""The commands of nsqd to nsqlookupd, without the socket (protocol#lookup-tcp)."""
+"""The commands of nsqd to nsqlookupd (protocol#lookup-tcp)."""
 
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
-from nsqsmart.embedded.gotext import GoError, atoi
+from nsqsmart.embedded.gotext import GoError, atoi, shown
 from nsqsmart.embedded.nsqlookupd.registrations import NO_PARTITION, Key, Peer, Registrations
-from nsqsmart.embedded.serving.versions import VERSIONS
+from nsqsmart.embedded.serving.connections import Connections, Served
 from nsqsmart.names import Dialect, is_valid_name
+from nsqsmart.wire.commands import MAGIC_V1
 
 _MAX_PARTITION = 255
 _WITH_PARTITION = 2
 _MAX_BODY = 1024 * 1024
+_READ_SIZE = 64 * 1024
 _FIELDS: dict[str, type] = {
     "broadcast_address": str,
     "tcp_port": int,
@@ -21,47 +25,76 @@ _FIELDS: dict[str, type] = {
     "version": str,
 }
 
-Read = Callable[[int], bytes]
-
 
 class _Refused(Exception):
     """The text of a fatal answer."""
 
 
-class PeerProtocol:
+class PeerSession(Served):
     """One nsqd's conversation with a lookup daemon."""
 
-    def __init__(self, registrations: Registrations, remote: str, dialect: Dialect) -> None:
-        self.introduce: Callable[[], bytes] = lambda: b"{}"
-        self.version = VERSIONS[dialect]
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: tuple[str, int],
+        others: Connections,
+        registrations: Registrations,
+        dialect: Dialect,
+        introduce: Callable[[], bytes],
+    ) -> None:
+        super().__init__(sock, others, f"peer-{peer[1]}")
+        self._remote = f"{peer[0]}:{peer[1]}"
         self._registrations = registrations
-        self._remote = remote
         self._redesigned = dialect is Dialect.REDESIGNED
+        self._introduce = introduce
+        self._stream = sock.makefile("rb", _READ_SIZE)
         self._peer: Peer | None = None
 
-    def seen(self, now: float) -> None:
-        """Something was received."""
-        if self._peer is not None:
-            self._peer.seen_at = now
-
-    def leave(self) -> None:
-        """The connection is gone, and with it what was registered."""
-        if self._peer is not None:
-            self._registrations.leave(self._peer)
-
-    def execute(self, words: list[str], read: Read) -> tuple[bytes, bool]:
-        """Carry out a line; the answer, and whether the connection stays."""
+    def _serve(self) -> None:
         try:
-            return self._execute(words, read), True
-        except _Refused as refused:
-            return str(refused).encode("utf-8", "surrogateescape"), False
+            if self._read(4) == MAGIC_V1:
+                while self._answer_line():
+                    pass
+            else:
+                self._send(b"E_BAD_PROTOCOL")
+        except (EOFError, OSError):
+            pass
+        finally:
+            # The connection is gone, and with it what was registered.
+            if self._peer is not None:
+                self._registrations.leave(self._peer)
+            self._stream.close()
+            self._sock.close()
 
-    def _execute(self, words: list[str], read: Read) -> bytes:
+    def _answer_line(self) -> bool:
+        """Carry out a line; whether the connection stays."""
+        line = self._stream.readline(_MAX_BODY)
+        if not line.endswith(b"\n"):
+            raise EOFError
+        if self._peer is not None:
+            self._peer.seen_at = time.monotonic()
+        try:
+            self._send(self._execute(shown(line).split()))
+        except _Refused as refused:
+            self._send(str(refused).encode("utf-8", "surrogateescape"))
+            return False
+        return True
+
+    def _send(self, data: bytes) -> None:
+        self._sock.sendall(len(data).to_bytes(4) + data)
+
+    def _read(self, count: int) -> bytes:
+        data = self._stream.read(count)
+        if len(data) < count:
+            raise EOFError
+        return data
+
+    def _execute(self, words: list[str]) -> bytes:
         verb = words[0] if words else ""
         if verb == "PING":
             return b"OK"
         if verb == "IDENTIFY":
-            return self._identify(read)
+            return self._identify()
         if verb not in ("REGISTER", "UNREGISTER"):
             raise _Refused(f"E_INVALID invalid command {verb}")
         peer = self._peer
@@ -74,14 +107,14 @@ class PeerProtocol:
         change(peer, key, channel)
         return b"OK"
 
-    def _identify(self, read: Read) -> bytes:
+    def _identify(self) -> bytes:
         if self._peer is not None:
             raise _Refused("E_INVALID cannot IDENTIFY again")
-        size = int.from_bytes(read(4))
+        size = int.from_bytes(self._read(4))
         if size > _MAX_BODY:
             raise _Refused("E_BAD_BODY IDENTIFY failed to read body")
         try:
-            info: dict[str, Any] = json.loads(read(size))
+            info: dict[str, Any] = json.loads(self._read(size))
         except (ValueError, RecursionError) as error:
             raise _Refused("E_BAD_BODY IDENTIFY failed to decode JSON body") from error
         if not isinstance(info, dict) or not all(
@@ -90,7 +123,7 @@ class PeerProtocol:
             raise _Refused("E_BAD_BODY IDENTIFY missing fields")
         self._peer = Peer(self._remote, info)
         self._registrations.join(self._peer)
-        return self.introduce()
+        return self._introduce()
 
     def _subject(self, verb: str, words: list[str], peer: Peer) -> tuple[Key, str | None]:
         """Topic, partition if the dialect has them, channel; an old nsqd names no partition."""

@@ -8,11 +8,13 @@ import re
 import socket
 import ssl
 import struct
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from io import BufferedReader
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
+
+from nsqsmart.embedded.serving.connections import Connections, Served
 
 log = logging.getLogger(__name__)
 
@@ -167,38 +169,24 @@ class _Gone(Exception):
     """The client has left, or must."""
 
 
-class HttpConnection:
-    """The thread of one HTTP client."""
+class HttpConnection(Served):
+    """One HTTP client."""
 
     def __init__(
         self, sock: socket.socket, server: HttpServer, context: ssl.SSLContext | None
     ) -> None:
-        self._sock = sock
+        super().__init__(sock, server.connections, "http")
         self._server = server
         self._context = context
-        self._buffer = b""
-        self._thread = threading.Thread(target=self._run, name=server.thread_name, daemon=True)
 
-    def start(self) -> None:
-        """Begin to serve."""
-        self._thread.start()
-
-    def end(self) -> None:
-        """End the connection."""
-        with suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-
-    def join(self, timeout: float) -> None:
-        """Wait until the thread has ended."""
-        if threading.current_thread() is not self._thread:
-            self._thread.join(timeout)
-
-    def _run(self) -> None:
+    def _serve(self) -> None:
         try:
             if self._context is not None:
                 self._sock = self._context.wrap_socket(self._sock, server_side=True)
-            while self._serve_one():
-                pass
+            # What a client sent is read before it is refused: else it would see RST.
+            with self._sock.makefile("rb", _READ_SIZE) as stream:
+                while self._serve_one(stream):
+                    pass
         except ResetConnection:
             with suppress(OSError):
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_RST)
@@ -206,11 +194,10 @@ class HttpConnection:
             pass
         finally:
             self._sock.close()
-            self._server.left(self)
 
-    def _serve_one(self) -> bool:
+    def _serve_one(self, stream: BufferedReader) -> bool:
         """One request; whether the connection stays."""
-        head = self._read_head()
+        head = _read_head(stream)
         match = _REQUEST_LINE.fullmatch(head[0])
         if match is None:
             self._send(Response(400, b"400 Bad Request"), keep=False)
@@ -221,68 +208,50 @@ class HttpConnection:
         }
         connection = headers.get("connection", "").lower()
         keep = connection == "keep-alive" if match[3] == b"0" else connection != "close"
-        request = self._request(match, headers)
-        response = self._server.handle(request)
+        response = self._server.answer(self._request(stream, match, headers))
+        if response is None:
+            return False
         self._send(response, keep=keep)
         return keep
 
-    def _request(self, match: re.Match[bytes], headers: dict[str, str]) -> Request:
+    def _request(
+        self, stream: BufferedReader, match: re.Match[bytes], headers: dict[str, str]
+    ) -> Request:
         target = match[2].decode("latin-1")
         path, _, query = target.partition("?")
         if headers.get("expect", "").lower() == "100-continue":
             self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         chunked = headers.get("transfer-encoding", "").lower() == "chunked"
         if chunked:
-            body = self._read_chunks()
+            body = self._read_chunks(stream)
         else:
-            body = self._read(int(headers.get("content-length", 0)), self._server.max_body)
+            size = int(headers.get("content-length", 0))
+            body = self._read(stream, size, self._server.max_body)
         values: dict[str, str] = {}
         for name, value in parse_qsl(query, keep_blank_values=True):
             values.setdefault(name, value)
         return Request(match[1].decode(), path, values, headers, body, chunked)
 
-    def _read_head(self) -> list[bytes]:
-        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
-            if len(self._buffer) > _MAX_HEAD:
-                raise _Gone
-            self._more()
-        head, self._buffer = self._buffer[:end], self._buffer[end + 4 :]
-        return head.split(b"\r\n")
-
-    def _read_line(self) -> bytes:
-        while (end := self._buffer.find(b"\r\n")) < 0:
-            if len(self._buffer) > _MAX_HEAD:
-                raise _Gone
-            self._more()
-        line, self._buffer = self._buffer[:end], self._buffer[end + 2 :]
-        return line
-
-    def _read(self, count: int, limit: int) -> bytes:
+    def _read(self, stream: BufferedReader, count: int, limit: int) -> bytes:
         if not 0 <= count <= limit:
             # What follows is not read: the answer, and the end.
             self._send(Response(413, b""), keep=False)
             raise _Gone
-        while len(self._buffer) < count:
-            self._more()
-        data, self._buffer = self._buffer[:count], self._buffer[count:]
+        data = stream.read(count)
+        if len(data) < count:
+            raise _Gone
         return data
 
-    def _read_chunks(self) -> bytes:
+    def _read_chunks(self, stream: BufferedReader) -> bytes:
         pieces: list[bytes] = []
         left = self._server.max_body
-        while size := int(self._read_line().partition(b";")[0], 16):
-            pieces.append(self._read(size, left))
+        while size := int(_read_line(stream).partition(b";")[0], 16):
+            pieces.append(self._read(stream, size, left))
             left -= size
-            self._read_line()
-        while self._read_line():
+            _read_line(stream)
+        while _read_line(stream):
             pass
         return b"".join(pieces)
-
-    def _more(self) -> None:
-        data = self._sock.recv(_READ_SIZE)
-        if not data:
-            raise _Gone
-        self._buffer += data
 
     def _send(self, response: Response, *, keep: bool) -> None:
         reason = _REASONS.get(response.status, "Unknown")
@@ -298,40 +267,34 @@ class HttpConnection:
         self._sock.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + response.body)
 
 
+def _read_head(stream: BufferedReader) -> list[bytes]:
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        line = stream.readline(_MAX_HEAD)
+        head += line
+        if not line or len(head) > _MAX_HEAD:
+            raise _Gone
+    return head[:-4].split(b"\r\n")
+
+
+def _read_line(stream: BufferedReader) -> bytes:
+    line = stream.readline(_MAX_HEAD)
+    if not line.endswith(b"\r\n"):
+        raise _Gone
+    return line[:-2]
+
+
 class HttpServer:
-    """Answers every connection it is given; *answer* runs on the connection's thread."""
+    """Answers every connection it is given; *answer* runs on the connection's thread.
+
+    Where it returns None, the connection ends unanswered.
+    """
 
     def __init__(self, answer: Callable[[Request], Response | None], max_body: int) -> None:
-        self._answer = answer
+        self.answer = answer
         self.max_body = max_body
-        self.thread_name = "nsqsmart-embedded-http"
-        self._connections: set[HttpConnection] = set()
-        self._lock = threading.Lock()
+        self.connections = Connections()
 
     def serve(self, sock: socket.socket, context: ssl.SSLContext | None = None) -> None:
         """Begin to answer a client."""
-        connection = HttpConnection(sock, self, context)
-        with self._lock:
-            self._connections.add(connection)
-        connection.start()
-
-    def handle(self, request: Request) -> Response:
-        """Carry out a request; None ends the connection unanswered."""
-        response = self._answer(request)
-        if response is None:
-            raise _Gone
-        return response
-
-    def left(self, connection: HttpConnection) -> None:
-        """A client is gone."""
-        with self._lock:
-            self._connections.discard(connection)
-
-    def end(self) -> None:
-        """End every connection and wait for its thread."""
-        with self._lock:
-            connections = list(self._connections)
-        for connection in connections:
-            connection.end()
-        for connection in connections:
-            connection.join(1.0)
+        HttpConnection(sock, self, context).start()

@@ -154,7 +154,7 @@ def publish(cluster, body=b"x"):
 def test_the_known_targets_are_what_the_servers_have(either) -> None:
     nsqd, lookupd = either.nsqds[0], either.lookupds[0]
     verbs = {verb.decode() for verb in nsqd._commands.handlers}
-    paths = {*nsqd._router._routes, *lookupd.router._routes}
+    paths = {*nsqd._router._routes, *lookupd._router._routes}
     assert targets(either.dialect) == verbs | paths | FRAMES
 
 

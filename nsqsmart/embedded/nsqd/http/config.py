@@ -110,7 +110,7 @@ class _Config:
         node = self._node
         where, port = node.options.tcp_address, node.tcp_port
         if name == "http_address":
-            where, port = node.options.http_address or where, node.http_port
+            where, port = node.options.http_address, node.http_port
         return f"{where[0]}:{port}"
 
     def _put(self, name: str, body: bytes) -> None:

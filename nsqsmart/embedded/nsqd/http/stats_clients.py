@@ -16,7 +16,7 @@ _NANOSECONDS_PER_MS = 1_000_000
 
 def connections(node: Node) -> dict[int, Connection]:
     """The clients of *node* by their number."""
-    served = (getattr(each, "connection", None) for each in node.connections())
+    served = (getattr(each, "connection", None) for each in node.connections.every())
     return {each.number: each for each in served if isinstance(each, Connection)}
 
 

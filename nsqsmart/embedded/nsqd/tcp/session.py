@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +26,7 @@ from nsqsmart.embedded.nsqd.tcp.misbehaving import Misbehaviour
 from nsqsmart.embedded.nsqd.tcp.publishing_original import OriginalPublishing
 from nsqsmart.embedded.nsqd.tcp.publishing_redesigned import RedesignedPublishing
 from nsqsmart.embedded.nsqd.tcp.subscribing import OriginalSubscribing, RedesignedSubscribing
+from nsqsmart.embedded.serving.connections import Served
 from nsqsmart.wire.command_decoder import Command, LineTooLong
 from nsqsmart.wire.commands import MAGIC_V2
 from nsqsmart.wire.frames import OK, OK_FRAME
@@ -85,22 +85,16 @@ def redesigned_commands(hosting: RedesignedHosting) -> Commands:
     return Commands(handlers, publishing.find, subscribing.leave)
 
 
-class Session:
+class Session(Served):
     """Reads commands until the client is gone, or has to go."""
 
     def __init__(self, sock: socket.socket, peer: tuple[str, int], node: Node, commands: Commands):
+        super().__init__(sock, node.connections, f"session-{peer[1]}")
         self.connection = Connection(sock, peer, node)
         self._node = node
         self._commands = commands
         self._express = Express(self.connection, commands.find)
         self._misbehaviour = Misbehaviour(self.connection)
-        self._thread = threading.Thread(
-            target=self._run, name=f"nsqsmart-embedded-session-{peer[1]}", daemon=True
-        )
-
-    def start(self) -> None:
-        """Begin to serve."""
-        self._thread.start()
 
     def end(self) -> None:
         """End the connection in order."""
@@ -110,41 +104,34 @@ class Session:
         """End the connection by RST."""
         self.connection.abort()
 
-    def join(self, timeout: float) -> None:
-        """Wait until the thread has ended."""
-        if threading.current_thread() is not self._thread:
-            self._thread.join(timeout)
-
     # ------------------------------------------------------------------------------- the thread
 
-    def _run(self) -> None:
+    def _serve(self) -> None:
         connection = self.connection
-        welcome = self._node.enter(self)
         try:
-            if self._greet(welcome=welcome):
+            if self._greet():
                 connection.start_heartbeat()
-                self._serve()
+                self._read_commands()
         except (EndOfStream, LineTooLong):
             pass
         finally:
             self._leave()
             self._misbehaviour.before_close()
             connection.close()
-            self._node.leave(self)
 
-    def _greet(self, *, welcome: bool) -> bool:
+    def _greet(self) -> bool:
         """The magic, and whether the node takes another client (protocol#magic)."""
-        connection = self.connection
+        connection, limit = self.connection, self._node.options.max_connections
         if connection.read(len(MAGIC_V2)) != MAGIC_V2:
             connection.fail(b"E_BAD_PROTOCOL")
-        elif not welcome:
+        elif limit and self.place > limit:
             connection.fail(b"too much client connections")
         else:
             return True
         connection.flush()
         return False
 
-    def _serve(self) -> None:
+    def _read_commands(self) -> None:
         connection, decoder = self.connection, self.connection.decoder
         while True:
             if decoder.buffered:
