@@ -115,7 +115,8 @@ def check_fields(config: object) -> None:
 # that `dial_timeout: float = seconds(5, ...)` is a float with a default.
 
 
-def _field(row: Option) -> Any:
+def _field(kind: Kind, default: Any, about: str, **more: Any) -> Any:
+    row = Option(default=default, help=about, kind=kind, **more)
     return dataclasses.field(default=row.default, repr=not row.secret, metadata={_OPTION: row})
 
 
@@ -128,16 +129,7 @@ def seconds(
     off: int | None = None,
 ) -> Any:
     """A time in seconds."""
-    return _field(
-        Option(
-            default=default,
-            help=about,
-            kind=Kind.SECONDS,
-            minimum=minimum,
-            maximum=maximum,
-            off=off,
-        )
-    )
+    return _field(Kind.SECONDS, default, about, minimum=minimum, maximum=maximum, off=off)
 
 
 def integer(
@@ -149,60 +141,39 @@ def integer(
     off: int | None = None,
 ) -> Any:
     """A whole number."""
-    return _field(
-        Option(
-            default=default,
-            help=about,
-            kind=Kind.INTEGER,
-            minimum=minimum,
-            maximum=maximum,
-            off=off,
-        )
-    )
+    return _field(Kind.INTEGER, default, about, minimum=minimum, maximum=maximum, off=off)
 
 
 def number(default: float, about: str, *, minimum: float, maximum: float) -> Any:
     """A number without a unit."""
-    return _field(
-        Option(default=default, help=about, kind=Kind.NUMBER, minimum=minimum, maximum=maximum)
-    )
+    return _field(Kind.NUMBER, default, about, minimum=minimum, maximum=maximum)
 
 
 def flag(about: str, *, default: bool = False) -> Any:
     """On or off."""
-    return _field(Option(default=default, help=about, kind=Kind.FLAG))
+    return _field(Kind.FLAG, default, about)
 
 
 def text(about: str, *, kind: Kind = Kind.TEXT, secret: bool = False) -> Any:
     """A text that is not empty, or None."""
-    return _field(Option(default=None, help=about, kind=kind, secret=secret))
+    return _field(kind, None, about, secret=secret)
 
 
 def place(about: str) -> Any:
     """A place in a log: bytes, a time or a word, or None."""
-    row = Option(
-        default=None,
-        help=about,
-        kind=Kind.TEXT,
-        accepts=lambda value: isinstance(value, int | datetime) and not isinstance(value, bool),
-        noun="an int, a datetime",
-    )
-    return _field(row)
+    return _field(Kind.TEXT, None, about, accepts=_is_place, noun="an int, a datetime")
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, int | datetime) and not isinstance(value, bool)
 
 
 def choice(choices: Choices, about: str, *, or_callable: bool = False) -> Any:
     """One of *choices*, the first being the default, or a callable where that is permitted."""
-    row = Option(
-        default=choices[0],
-        help=about,
-        kind=Kind.CHOICE,
-        choices=choices,
-        accepts=callable if or_callable else None,
-        noun="a callable" if or_callable else "",
-    )
-    return _field(row)
+    accepts, noun = (callable, "a callable") if or_callable else (None, "")
+    return _field(Kind.CHOICE, choices[0], about, choices=choices, accepts=accepts, noun=noun)
 
 
 def thing(about: str, *, noun: str, accepts: Callable[[object], bool]) -> Any:
     """An object that no text can spell, or None."""
-    return _field(Option(default=None, help=about, kind=Kind.OBJECT, noun=noun, accepts=accepts))
+    return _field(Kind.OBJECT, None, about, noun=noun, accepts=accepts)

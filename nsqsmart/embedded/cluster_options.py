@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypedDict
 
+from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.script import Script
 
 
@@ -88,16 +89,7 @@ See protocol#leader-switch and protocol#lost-follower.
 """
 
 _OF_SCRIPT = frozenset(Script.__dataclass_fields__)
-_OF_CLUSTER = _OF_SCRIPT | {
-    "nsqds",
-    "lookupds",
-    "auto_create",
-    "partitions",
-    "replicas",
-    "tcp_ports",
-    "lookupd_ports",
-    "log",
-}
+_OF_NODES = frozenset(NsqdOptions.__dataclass_fields__)
 
 
 def check_options(options: ClusterOptions) -> None:
@@ -117,4 +109,4 @@ def script_of(options: ClusterOptions) -> Script:
 
 def node_options(options: ClusterOptions) -> dict[str, object]:
     """Those that every nsqd of the cluster gets."""
-    return {name: value for name, value in options.items() if name not in _OF_CLUSTER}
+    return {name: value for name, value in options.items() if name in _OF_NODES}

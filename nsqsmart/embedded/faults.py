@@ -12,6 +12,7 @@ could never act is refused when it is added.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
@@ -106,10 +107,14 @@ class Action(Enum):
     STALL = auto()
     MOVE_LEADER = auto()
     NO_PARTITIONS = auto()
+    DROP = auto()
+    HALF_OPEN = auto()
 
 
 _ON_FRAMES = (Action.GARBAGE, Action.RESET, Action.CLOSE, Action.STALL)
 _STATUSES = (200, 599)
+ONLY_PROXIES = frozenset({"cut", "drop", "half_open"})
+"""What a server cannot do, and :class:`nsqsmart.testing.proxy.Proxy` can."""
 
 
 class Place(NamedTuple):
@@ -143,6 +148,12 @@ class Match:
     topic: str | None = None
     partition: int | None = None
 
+    def __post_init__(self) -> None:
+        """Raise :class:`FaultUnknown` for counts that begin below 1."""
+        if self.nth < 1 or self.times < 1:
+            counts = f"nth={self.nth}, times={self.times} on {self.command}"
+            raise FaultUnknown(f"{counts}: both are counted from 1")
+
     def fits(self, command: str, place: Place) -> bool:
         """Whether the command counts."""
         return (
@@ -154,7 +165,13 @@ class Match:
 
 
 class Fault:
-    """A match and what is done to it; made by :func:`on`, finished by one of the methods."""
+    """A match and what is done to it; made by :func:`on`, finished by one of the methods.
+
+    ``acted`` counts how often it was done. Servers refuse what only a
+    :class:`~nsqsmart.testing.proxy.Proxy` can do: :meth:`cut`, :meth:`drop`, :meth:`half_open`,
+    and *after* of :meth:`close`. A proxy does these, and of the others :meth:`delay`,
+    :meth:`reset`, :meth:`close`, :meth:`garbage` and :meth:`stall`.
+    """
 
     def __init__(self, match: Match) -> None:
         self.match = match
@@ -165,6 +182,7 @@ class Fault:
         self.fatal: bool | None = None
         self.seconds = 0.0
         self.data = b""
+        self.keep = 0
         self.seen = 0
         self.acted = 0
 
@@ -206,9 +224,23 @@ class Fault:
         """End the connection by RST; nothing is done."""
         return self._do(Action.RESET)
 
-    def close(self) -> Fault:
-        """End the connection in order; nothing is done."""
+    def close(self, *, after: int = 0) -> Fault:
+        """End the connection in order; nothing is done, and *after* bytes of it come through."""
+        self.keep = after
         return self._do(Action.CLOSE)
+
+    def cut(self, *, after: int = 0) -> Fault:
+        """Let *after* bytes of it through, and end the connection by RST on both sides."""
+        self.keep = after
+        return self.reset()
+
+    def drop(self) -> Fault:
+        """Swallow it; the connection goes on without it."""
+        return self._do(Action.DROP)
+
+    def half_open(self) -> Fault:
+        """Hang up on the server, and let the client believe that it is still connected."""
+        return self._do(Action.HALF_OPEN)
 
     def garbage(self, data: bytes) -> Fault:
         """Answer *data*, whatever it is; nothing is done."""
@@ -269,8 +301,6 @@ def _refuse(complaint: str) -> None:
 def _match_complaint(match: Match, dialect: Dialect | None) -> str:
     """What of the conditions can never hold."""
     command = match.command
-    if match.nth < 1 or match.times < 1:
-        return f"nth={match.nth}, times={match.times} on {command}: both are counted from 1"
     if match.partition is not None and dialect is Dialect.ORIGINAL:
         return f"partition={match.partition} on {command}: an original cluster has no partitions"
     if (match.topic, match.partition) == (None, None):
@@ -286,6 +316,8 @@ def _action_complaint(fault: Fault, dialect: Dialect | None) -> str:
     command, action = fault.match.command, fault.action
     if action is None:
         return f"say what happens on {command}: .reply(...), .reset()"
+    if fault.keep or action in (Action.DROP, Action.HALF_OPEN):
+        return f".{action.name.lower()}() on {command}: only a nsqsmart.testing.proxy can do that"
     if action is Action.NO_PARTITIONS and command != "/lookup":
         return f"only /lookup answers with no partitions, not {command}"
     if command in FRAMES and (fault.execute or action not in _ON_FRAMES):
@@ -329,15 +361,19 @@ class FaultBook:
 
     def add(self, fault: Fault) -> Fault:
         """Begin to count for *fault*; raises :class:`FaultUnknown` if it could never act."""
-        _refuse(
-            complaint(fault.match.command, self.dialect)
-            or _match_complaint(fault.match, self.dialect)
-            or _action_complaint(fault, self.dialect)
-        )
+        _refuse(self._complaint(fault))
         with self._lock:
             self._faults.append(fault)
             self.armed = True
         return fault
+
+    def _complaint(self, fault: Fault) -> str:
+        """Why *fault* could never act; empty if it can."""
+        return (
+            complaint(fault.match.command, self.dialect)
+            or _match_complaint(fault.match, self.dialect)
+            or _action_complaint(fault, self.dialect)
+        )
 
     def remove(self, fault: Fault) -> None:
         """Call one off; nothing happens if it is spent."""
@@ -353,10 +389,14 @@ class FaultBook:
 
     def take(self, command: str, place: Place) -> Fault | None:
         """Count the command; the fault that acts on it, if one does."""
+        return self.choose(lambda match: match.fits(command, place))
+
+    def choose(self, fits: Callable[[Match], bool]) -> Fault | None:
+        """Count for every fault whose match *fits*; the first one that acts now, if one does."""
         with self._lock:
             chosen: Fault | None = None
             for fault in self._faults:
-                if fault.spent or not fault.match.fits(command, place):
+                if fault.spent or not fits(fault.match):
                     continue
                 fault.seen += 1
                 if chosen is None and fault.seen >= fault.match.nth:

@@ -1,13 +1,21 @@
-"""What a :class:`~nsqsmart.testing.proxy.Proxy` is told to do to a connection, and when."""
+"""What a :class:`~nsqsmart.testing.proxy.Proxy` can be told to do to a connection, and when.
+
+Its faults are those of :mod:`nsqsmart.embedded.faults`, as far as they are about bytes.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from nsqsmart.embedded.faults import FRAMES, complaint, is_path
+from nsqsmart.embedded import faults
+from nsqsmart.embedded.faults import Action, Fault, FaultBook, Match, is_path
 
-ALWAYS: Final = 1_000_000_000
+_ACTIONS: Final = (
+    *(Action.DELAY, Action.RESET, Action.CLOSE, Action.GARBAGE, Action.STALL),
+    *(Action.DROP, Action.HALF_OPEN),
+)
 
 
 class Direction(Enum):
@@ -22,75 +30,33 @@ UP: Final = Direction.UP
 DOWN: Final = Direction.DOWN
 
 
-class Harm(Enum):
-    """What is done to a piece, or to its connection."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AfterBytes(Match):
+    """The bytes after the first *behind* of a connection in one direction."""
 
-    DELAY = auto()
-    CUT = auto()
-    CLOSE = auto()
-    STALL = auto()
-    GARBAGE = auto()
-    DROP = auto()
-    HALF_OPEN = auto()
+    direction: Direction
+    behind: int
 
 
-class Fault:
-    """What is done, and when; made by :func:`on` or :func:`after`, finished by one method.
+class ProxyFaults(FaultBook):
+    """The faults of a proxy; they are counted over all of its connections."""
 
-    ``acted`` counts how often it was.
-    """
+    def take_piece(self, direction: Direction, name: str, sent: int, size: int) -> Fault | None:
+        """The fault that acts on a piece of *size* bytes, after *sent* bytes in that direction."""
 
-    def __init__(
-        self, direction: Direction, *, name: str = "", behind: int = 0, nth: int = 1, times: int = 1
-    ) -> None:
-        if nth < 1 or times < 1 or behind < 0:
-            raise ValueError(f"nth={nth} and times={times} are counted from 1, bytes from 0")
-        self.direction = direction
-        self.name = name
-        self.behind = behind
-        self.nth = nth
-        self.times = times
-        self.harm: Harm | None = None
-        self.seconds = 0.0
-        self.data = b""
-        self.keep = 0
-        self.seen = self.acted = 0
+        def fits(match: Match) -> bool:
+            if isinstance(match, AfterBytes):
+                return match.direction is direction and sent <= match.behind < sent + size
+            return match.command == name
 
-    def delay(self, seconds: float) -> Fault:
-        """Hold it back for *seconds*, and everything after it."""
-        self.seconds = seconds
-        return self._do(Harm.DELAY)
+        return self.choose(fits)
 
-    def cut(self, *, after: int = 0) -> Fault:
-        """Let *after* bytes of it through, and end the connection by RST on both sides."""
-        self.keep = after
-        return self._do(Harm.CUT)
-
-    def close(self, *, after: int = 0) -> Fault:
-        """Let *after* bytes of it through, and end the connection in order on both sides."""
-        self.keep = after
-        return self._do(Harm.CLOSE)
-
-    def stall(self) -> Fault:
-        """Let nothing through from now on, either way; the connection stays."""
-        return self._do(Harm.STALL)
-
-    def garbage(self, data: bytes) -> Fault:
-        """Put *data* in its place."""
-        self.data = data
-        return self._do(Harm.GARBAGE)
-
-    def drop(self) -> Fault:
-        """Swallow it; the connection goes on without it."""
-        return self._do(Harm.DROP)
-
-    def half_open(self) -> Fault:
-        """Hang up on the server, and let the client believe that it is still connected."""
-        return self._do(Harm.HALF_OPEN)
-
-    def _do(self, harm: Harm) -> Fault:
-        self.harm = harm
-        return self
+    def _complaint(self, fault: Fault) -> str:
+        if fault.action is None:
+            return "say what happens: .delay(seconds), .cut(), .stall(), ..."
+        if fault.action not in _ACTIONS or (fault.execute and fault.action is not Action.DELAY):
+            return f"no proxy can do {fault.action.name} on {fault.match.command}: a server can"
+        return ""
 
 
 def on(what: str, *, nth: int = 1, times: int = 1) -> Fault:
@@ -102,9 +68,7 @@ def on(what: str, *, nth: int = 1, times: int = 1) -> Fault:
     """
     if is_path(what):
         raise ValueError(f"{what!r} is HTTP, which goes by unread: use after(0, UP)")
-    if wrong := complaint(what):
-        raise ValueError(wrong)
-    return Fault(DOWN if what in FRAMES else UP, name=what, nth=nth, times=times)
+    return faults.on(what, nth=nth, times=times)
 
 
 def after(count: int, direction: Direction, *, nth: int = 1, times: int = 1) -> Fault:
@@ -112,4 +76,7 @@ def after(count: int, direction: Direction, *, nth: int = 1, times: int = 1) -> 
 
     It applies to the next bytes.
     """
-    return Fault(direction, behind=count, nth=nth, times=times)
+    if count < 0:
+        raise ValueError(f"after({count}, ...) is before the first one: count bytes from 0")
+    what = f"byte {count}"
+    return Fault(AfterBytes(command=what, nth=nth, times=times, direction=direction, behind=count))

@@ -8,9 +8,11 @@ from typing import Any, Final
 from nsqsmart.embedded import Cluster, faults
 
 ACTIONS: Final = tuple(
-    name for name in vars(faults.Fault) if not name.startswith("_") and name != "spent"
+    name
+    for name in vars(faults.Fault)
+    if not name.startswith("_") and name not in faults.ONLY_PROXIES | {"spent"}
 )
-"""What may happen: the methods of :class:`nsqsmart.embedded.faults.Fault`."""
+"""What may happen: the methods of :class:`nsqsmart.embedded.faults.Fault` for a server."""
 
 
 class Mischief:

@@ -19,9 +19,10 @@ import threading
 from contextlib import suppress
 from typing import Self, cast
 
+from nsqsmart.embedded.faults import ALWAYS, Action, Fault
 from nsqsmart.names import Address
 from nsqsmart.testing.cutting import Commands, Frames, Opaque, Piece
-from nsqsmart.testing.harm import ALWAYS, DOWN, UP, Direction, Fault, Harm, after, on
+from nsqsmart.testing.harm import DOWN, UP, AfterBytes, Direction, ProxyFaults, after, on
 
 __all__ = ["ALWAYS", "DOWN", "UP", "Fault", "Proxy", "after", "on"]
 
@@ -46,8 +47,7 @@ class Proxy:
     def __init__(self, target: str, *, segment: int = 0) -> None:
         self._target = Address.parse(target, _NSQD_PORT)
         self._segment = segment
-        self._lock = threading.Lock()  # guards the faults
-        self._faults: list[Fault] = []
+        self.faults = ProxyFaults()
         self._links: dict[_Link, asyncio.Task[None]] = {}
         self._clients: set[socket.socket] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -68,17 +68,12 @@ class Proxy:
         return {str(self._target): self.address}
 
     def add(self, fault: Fault) -> Fault:
-        """Begin to count for *fault*; raises ValueError if it says not what to do."""
-        if fault.harm is None:
-            raise ValueError("say what happens: .delay(seconds), .cut(), .stall(), ...")
-        with self._lock:
-            self._faults.append(fault)
-        return fault
+        """Begin to count for *fault*; raises ValueError if it could never act."""
+        return self.faults.add(fault)
 
     def clear(self) -> None:
         """Forget every fault; what is stalled or delayed stays so."""
-        with self._lock:
-            self._faults.clear()
+        self.faults.clear()
 
     def cut_all(self) -> None:
         """End every connection there is by RST; they have ended when this returns.
@@ -104,19 +99,6 @@ class Proxy:
 
     def __repr__(self) -> str:
         return f"<Proxy {self.address} to {self._target}>"
-
-    def take(self, direction: Direction, name: str, sent: int, size: int) -> Fault | None:
-        """The fault that acts on a piece of *size* bytes, after *sent* bytes in that direction."""
-        with self._lock:
-            for fault in self._faults:
-                if fault.direction is not direction or fault.acted >= fault.times:
-                    continue
-                hit = name == fault.name if fault.name else sent <= fault.behind < sent + size
-                fault.seen += hit
-                if hit and fault.seen >= fault.nth:
-                    fault.acted += 1
-                    return fault
-        return None
 
     # ------------------------------------------------------------------------- on its own thread
 
@@ -232,34 +214,34 @@ class _Link:
     async def _pass(self, direction: Direction, piece: Piece, sink: socket.socket) -> None:
         await self._flowing.wait()
         sent, size = self._sent[direction], len(piece.data)
-        fault = self._proxy.take(direction, piece.name, sent, size)
+        fault = self._proxy.faults.take_piece(direction, piece.name, sent, size)
         if fault is None:
             await self._send(direction, piece.data, sink)
             return
         # The fault begins after so many bytes.
-        head = 0 if fault.name else fault.behind - sent
+        head = fault.match.behind - sent if isinstance(fault.match, AfterBytes) else 0
         await self._send(direction, piece.data[:head], sink)
         await self._harm(direction, fault, piece.data[head:], sink)
 
     async def _harm(
         self, direction: Direction, fault: Fault, data: bytes, sink: socket.socket
     ) -> None:
-        match fault.harm:
-            case Harm.DELAY:
+        match fault.action:
+            case Action.DELAY:
                 await asyncio.sleep(fault.seconds)
                 await self._send(direction, data, sink)
-            case Harm.GARBAGE:
+            case Action.GARBAGE:
                 await self._send(direction, fault.data, sink)
-            case Harm.CUT | Harm.CLOSE:
+            case Action.RESET | Action.CLOSE:
                 await self._send(direction, data[: fault.keep], sink)
-                if fault.harm is Harm.CUT:
+                if fault.action is Action.RESET:
                     self.cut()
                 self._over.set()
                 await asyncio.Event().wait()  # until this is cancelled
-            case Harm.STALL:
+            case Action.STALL:
                 self._flowing.clear()
                 await self._flowing.wait()
-            case Harm.HALF_OPEN:
+            case Action.HALF_OPEN:
                 self._deaf = True
                 self._server.shutdown(socket.SHUT_RDWR)
 

@@ -23,7 +23,6 @@ class Limits:
 
     max_msg_timeout: float = 900.0
     max_requeue_delay: float = 3600.0
-    requeue_to_end: float = 900.0
     max_confirm_window: int = 500
     max_attempts: int = 65535
     max_msg_size: int = 1024 * 1024

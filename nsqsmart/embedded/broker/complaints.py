@@ -7,6 +7,7 @@ which says at which step of which nesting it gave up, and what it had not read b
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from nsqsmart.embedded.gotext import quote
 
@@ -15,6 +16,8 @@ _NUMBER = frozenset(b"0123456789.-+eE")
 _WORDS = {0x74: b"true", 0x66: b"false", 0x6E: b"null"}
 _SHOWN, _HALF = 80, 40
 _DEEPEST = 300
+
+_Read = Callable[[bytes, int], bytes]
 
 
 class _Stuck(Exception):
@@ -80,41 +83,28 @@ def _string(text: bytes, _: int) -> bytes:
     raise _Stuck("missing closing '\"'", b"")
 
 
-def _array(text: bytes, depth: int) -> bytes:
+def _items(end: bytes, kind: str, read: _Read, text: bytes, depth: int) -> bytes:
     text = text[1:].lstrip(_SPACE)
     if not text:
-        raise _Stuck("missing ']'", text)
-    if text.startswith(b"]"):
+        raise _Stuck(f"missing '{end.decode()}'", text)
+    if text.startswith(end):
         return text[1:]
     while True:
-        try:
-            text = _value(text.lstrip(_SPACE), depth).lstrip(_SPACE)
-        except _Stuck as stuck:
-            raise _Stuck(f"cannot parse array value: {stuck.why}", stuck.tail) from None
+        text = read(text.lstrip(_SPACE), depth).lstrip(_SPACE)
         if not text:
-            raise _Stuck("unexpected end of array", text)
-        if text.startswith(b"]"):
+            raise _Stuck(f"unexpected end of {kind}", text)
+        if text.startswith(end):
             return text[1:]
         if not text.startswith(b","):
-            raise _Stuck("missing ',' after array value", text)
+            raise _Stuck(f"missing ',' after {kind} value", text)
         text = text[1:]
 
 
-def _object(text: bytes, depth: int) -> bytes:
-    text = text[1:].lstrip(_SPACE)
-    if not text:
-        raise _Stuck("missing '}'", text)
-    if text.startswith(b"}"):
-        return text[1:]
-    while True:
-        text = _member(text.lstrip(_SPACE), depth).lstrip(_SPACE)
-        if not text:
-            raise _Stuck("unexpected end of object", text)
-        if text.startswith(b"}"):
-            return text[1:]
-        if not text.startswith(b","):
-            raise _Stuck("missing ',' after object value", text)
-        text = text[1:]
+def _element(text: bytes, depth: int) -> bytes:
+    try:
+        return _value(text, depth)
+    except _Stuck as stuck:
+        raise _Stuck(f"cannot parse array value: {stuck.why}", stuck.tail) from None
 
 
 def _member(text: bytes, depth: int) -> bytes:
@@ -133,8 +123,8 @@ def _member(text: bytes, depth: int) -> bytes:
         raise _Stuck(f"cannot parse object value: {stuck.why}", stuck.tail) from None
 
 
-_KINDS: dict[bytes, tuple[str, Callable[[bytes, int], bytes]]] = {
-    b"{": ("object", _object),
-    b"[": ("array", _array),
+_KINDS: dict[bytes, tuple[str, _Read]] = {
+    b"{": ("object", partial(_items, b"}", "object", _member)),
+    b"[": ("array", partial(_items, b"]", "array", _element)),
     b'"': ("string", _string),
 }

@@ -56,7 +56,6 @@ class Consumer:
     """
 
     __slots__ = (
-        "closing",
         "delivered",
         "errors",
         "finished",
@@ -77,7 +76,6 @@ class Consumer:
         self.sink = sink
         self.subscription = subscription
         self.rdy = 0
-        self.closing = False
         self.muted = False
         self.most = LIMITED_RDY
         self.in_flight: dict[bytes, tuple[Record, float]] = {}

@@ -6,7 +6,7 @@ import struct
 from typing import Any, NamedTuple
 
 from nsqsmart.wire.frames import MESSAGE
-from nsqsmart.wire.messages import EXT_NONE, PLAIN, MessageLayout
+from nsqsmart.wire.messages import PLAIN, MessageLayout
 
 _PREFIX = struct.Struct(">II")
 _DETAIL = struct.Struct(">QI")
@@ -89,8 +89,3 @@ def encode(record: Record, layout: MessageLayout, attempts: int) -> bytes:
         middle += _DETAIL.pack(record.offset, record.size)
     head = _PREFIX.pack(len(frame) - _TYPE_SIZE + len(middle), MESSAGE)
     return b"".join((head, frame[8:_BODY_START], middle, frame[_BODY_START:]))
-
-
-def ext_version(record: Record) -> int:
-    """The version byte of the record's extension header (protocol#ext-frame)."""
-    return EXT_NONE if record.ext is None else record.ext.version

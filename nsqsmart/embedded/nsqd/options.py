@@ -79,7 +79,6 @@ class NsqdOptions:
         return Limits(
             max_msg_timeout=self.max_msg_timeout,
             max_requeue_delay=_MAX_REQUEUE[self.dialect] if longest is None else longest,
-            requeue_to_end=self.requeue_to_end,
             max_confirm_window=self.max_confirm_window,
             max_attempts=4000 if self.redesigned else 65535,
             max_msg_size=self.max_msg_size,

@@ -17,10 +17,11 @@ from nsqsmart.embedded.nsqd.tcp.session import original_commands, redesigned_com
 from nsqsmart.embedded.nsqd.telling import LookupdTeller
 from nsqsmart.embedded.serving.flags import Flag, address, duration, switch, tls_version
 from nsqsmart.embedded.serving.program import COMMON, read_flags, run_until_signal, say
-from nsqsmart.names import Dialect
+from nsqsmart.names import Address, Dialect
 
 _NAME = "nsqd"
 _RARE_COLLECTIONS = (100_000, 50, 1000)
+_OPTIONS = frozenset(NsqdOptions.__dataclass_fields__)
 _IGNORED = "accepted and ignored"
 
 
@@ -72,51 +73,27 @@ FLAGS = {
     "statsd-address": Flag(_no_statsd, "refused: it sends no statistics, ask /stats"),
     "e2e-processing-latency-percentile": Flag(str, _IGNORED, repeatable=True),
 }
-_OPTIONS = {
-    "tcp-address": "tcp_address",
-    "http-address": "http_address",
-    "broadcast-address": "broadcast_address",
-    "broadcast-tcp-port": "broadcast_tcp_port",
-    "broadcast-http-port": "broadcast_http_port",
-    "data-path": "data_path",
-    "node-id": "node_id",
+_RENAMED = {
     "worker-id": "node_id",
-    "mem-queue-size": "mem_queue_size",
-    "sync-timeout": "sync_timeout",
-    "msg-timeout": "msg_timeout",
-    "max-msg-timeout": "max_msg_timeout",
-    "max-msg-size": "max_msg_size",
-    "max-body-size": "max_body_size",
     "max-req-timeout": "max_requeue_delay",
-    "max-heartbeat-interval": "max_heartbeat_interval",
-    "max-rdy-count": "max_rdy_count",
-    "max-channel-consumers": "max_channel_consumers",
     "max-conn-for-client": "max_connections",
     "max-confirm-win": "max_confirm_window",
     "req-to-end-threshold": "requeue_to_end",
-    "client-timeout": "client_timeout",
-    "tls-cert": "tls_cert",
-    "tls-key": "tls_key",
     "tls-root-ca-file": "tls_root_ca",
     "tls-client-auth-policy": "tls_client_policy",
-    "tls-required": "tls_required",
-    "tls-min-version": "tls_min_version",
-    "snappy": "snappy",
-    "deflate": "deflate",
-    "max-deflate-level": "max_deflate_level",
-    "allow-ext-compatible": "allow_ext_compatible",
-    "allow-sub-ext-compatible": "allow_sub_ext_compatible",
 }
+"""Flags whose option has another name than theirs."""
 
 
 def make_options(values: Mapping[str, Any]) -> NsqdOptions:
     """The options that the flags mean."""
-    given = {_OPTIONS[name]: value for name, value in values.items() if name in _OPTIONS}
+    named = {_RENAMED.get(name, name.replace("-", "_")): each for name, each in values.items()}
+    given = {name: each for name, each in named.items() if name in _OPTIONS}
     given.setdefault("tcp_address", ("127.0.0.1", 4150))
     given.setdefault("http_address", ("127.0.0.1", 4151))
-    given["dialect"] = values.get("dialect", Dialect.ORIGINAL)
+    given.setdefault("dialect", Dialect.ORIGINAL)
     given["auth_addresses"] = tuple(values.get("auth-http-address", ()))
-    given["https_address"] = values.get("https-address", ("127.0.0.1", 4152))
+    given.setdefault("https_address", ("127.0.0.1", 4152))
     return NsqdOptions(**given)
 
 
@@ -143,7 +120,7 @@ class Program:
             self.topics = topics = OriginalTopics(node, limits, node.loop, options.node_id)
             self.nsqd.offer(original_commands(topics), original_nsqd_router(node, topics))
         self._teller = LookupdTeller(node, lookupds)
-        node.lookupds = [_shown(each) for each in lookupds]
+        node.lookupds = [str(Address(*each)) for each in lookupds]
         self._storage = Storage(options, self.topics, self._teller)
 
     def start(self) -> None:
@@ -152,11 +129,11 @@ class Program:
         self._storage.load()
         self.topics.announcer = self._storage
         nsqd.listen()
-        say(_NAME, f"TCP: listening on {_shown(nsqd.tcp_address)}")
-        say(_NAME, f"HTTP: listening on {_shown(nsqd.http_address)}")
+        say(_NAME, f"TCP: listening on {Address(*nsqd.tcp_address)}")
+        say(_NAME, f"HTTP: listening on {Address(*nsqd.http_address)}")
         if nsqd.node.tls is not None and options.https_address is not None:
             port = nsqd.listen_https(options.https_address)
-            say(_NAME, f"HTTPS: listening on {_shown((options.https_address[0], port))}")
+            say(_NAME, f"HTTPS: listening on {Address(options.https_address[0], port)}")
         self._teller.start(self._everything)
         nsqd.node.lookupds_changed = self._change_lookupds
         self._storage.start(nsqd.node.loop)
@@ -181,10 +158,6 @@ class Program:
         self.nsqd.release_ports()
         self._storage.save()
         self._scope.loop.close()
-
-
-def _shown(where: tuple[str, int]) -> str:
-    return f"[{where[0]}]:{where[1]}" if ":" in where[0] else f"{where[0]}:{where[1]}"
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from nsqsmart.embedded.nsqlookupd.server import LookupdOptions, Nsqlookupd
 from nsqsmart.embedded.serving.flags import Flag, address, duration
 from nsqsmart.embedded.serving.loop import Loop
 from nsqsmart.embedded.serving.program import COMMON, read_flags, run_until_signal, say
-from nsqsmart.names import Dialect
+from nsqsmart.names import Address, Dialect
 
 _NAME = "nsqlookupd"
 FLAGS = {
@@ -53,8 +53,8 @@ class Program:
     def start(self) -> None:
         """Listen; raises OSError."""
         self.lookupd.listen()
-        say(_NAME, f"TCP: listening on {_shown(self.lookupd.tcp_address)}")
-        say(_NAME, f"HTTP: listening on {_shown(self.lookupd.http_address)}")
+        say(_NAME, f"TCP: listening on {Address(*self.lookupd.tcp_address)}")
+        say(_NAME, f"HTTP: listening on {Address(*self.lookupd.http_address)}")
 
     def stop(self) -> None:
         """End every connection."""
@@ -70,7 +70,3 @@ def run(arguments: Sequence[str]) -> int:
         return values
     program = Program(make_options(values))
     return run_until_signal(_NAME, program.start, program.stop)
-
-
-def _shown(where: tuple[str, int]) -> str:
-    return f"[{where[0]}]:{where[1]}" if ":" in where[0] else f"{where[0]}:{where[1]}"

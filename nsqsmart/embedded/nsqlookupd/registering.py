@@ -10,14 +10,13 @@ from typing import Any
 
 from nsqsmart.embedded.gotext import GoError, atoi, shown
 from nsqsmart.embedded.nsqlookupd.registrations import NO_PARTITION, Key, Peer, Registrations
-from nsqsmart.embedded.serving.connections import Connections, Served
+from nsqsmart.embedded.serving.connections import Connections, Served, reader_of
 from nsqsmart.names import Dialect, is_valid_name
 from nsqsmart.wire.commands import MAGIC_V1
 
 _MAX_PARTITION = 255
 _WITH_PARTITION = 2
 _MAX_BODY = 1024 * 1024
-_READ_SIZE = 64 * 1024
 _FIELDS: dict[str, type] = {
     "broadcast_address": str,
     "tcp_port": int,
@@ -47,7 +46,7 @@ class PeerSession(Served):
         self._registrations = registrations
         self._redesigned = dialect is Dialect.REDESIGNED
         self._introduce = introduce
-        self._stream = sock.makefile("rb", _READ_SIZE)
+        self._stream = reader_of(sock)
         self._peer: Peer | None = None
 
     def _serve(self) -> None:

@@ -6,8 +6,16 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from io import BufferedReader
+from typing import cast
 
 _JOIN_TIMEOUT = 1.0
+_READ_SIZE = 64 * 1024
+
+
+def reader_of(sock: socket.socket) -> BufferedReader:
+    """What reads *sock* in large pieces: a client whose bytes are left unread would see RST."""
+    return cast("BufferedReader", sock.makefile("rb", _READ_SIZE))
 
 
 class Served:

@@ -11,11 +11,11 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from nsqsmart.embedded.gotext import parse_bool
+
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
 _MAX_PORT = 65535
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 _TLS_VERSIONS = {
@@ -81,11 +81,7 @@ def _split(argument: str) -> tuple[str, str | None]:
 
 def switch(text: str) -> bool:
     """A truth value, as Go writes them."""
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise ValueError("neither true nor false")
+    return parse_bool(text.encode())
 
 
 def duration(text: str) -> float:

@@ -14,11 +14,10 @@ from io import BufferedReader
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from nsqsmart.embedded.serving.connections import Connections, Served
+from nsqsmart.embedded.serving.connections import Connections, Served, reader_of
 
 log = logging.getLogger(__name__)
 
-_READ_SIZE = 64 * 1024
 _MAX_HEAD = 64 * 1024
 _LINGER_RST = struct.pack("ii", 1, 0)
 _REASONS = {
@@ -183,8 +182,7 @@ class HttpConnection(Served):
         try:
             if self._context is not None:
                 self._sock = self._context.wrap_socket(self._sock, server_side=True)
-            # What a client sent is read before it is refused: else it would see RST.
-            with self._sock.makefile("rb", _READ_SIZE) as stream:
+            with reader_of(self._sock) as stream:
                 while self._serve_one(stream):
                     pass
         except ResetConnection:

@@ -286,6 +286,20 @@ def test_a_fault_must_say_what_happens(proxy):
         proxy.add(on("PUB"))
 
 
+@pytest.mark.parametrize("fault", [on("PUB").reply("E_X"), on("PUB").store_then_reset()])
+def test_what_only_a_server_does_is_refused(proxy, fault):
+    with pytest.raises(ValueError, match="no proxy can do .* on PUB: a server can"):
+        proxy.add(fault)
+
+
+def test_of_two_faults_both_count_what_one_acts_on(cluster, proxy, producer):
+    first = proxy.add(on("PUB").cut())
+    second = proxy.add(on("PUB", nth=2).drop())
+    failure(producer)
+    failure(producer, b"never arrives", 0.3)
+    assert (first.acted, second.acted) == (1, 1)
+
+
 def test_many_threads_at_once(cluster, proxy, producer):
     def run():
         for _ in range(20):

@@ -162,13 +162,21 @@ def test_an_action_that_makes_no_sense(
         (on("HEARTBEAT", topic="t").reset(), "topic='t' on HEARTBEAT"),
         (on("RESPONSE", partition=0).reset(), "partition=0 on RESPONSE"),
         (on("IDENTIFY", topic="t").reset(), "topic='t' on IDENTIFY"),
-        (on("PUB", nth=0).reset(), "nth=0, times=1 on PUB"),
-        (on("PUB", times=0).reset(), "nth=1, times=0 on PUB"),
+        (on("PUB").cut(after=3), "only a nsqsmart.testing.proxy"),
+        (on("PUB").close(after=3), "only a nsqsmart.testing.proxy"),
+        (on("PUB").drop(), "only a nsqsmart.testing.proxy"),
+        (on("PUB").half_open(), "only a nsqsmart.testing.proxy"),
     ],
 )
-def test_a_condition_that_never_holds(fault: Fault, text: str) -> None:
+def test_what_never_holds_or_no_server_does(fault: Fault, text: str) -> None:
     with pytest.raises(FaultUnknown, match=text):
         FaultBook().add(fault)
+
+
+@pytest.mark.parametrize("count", ["nth", "times"])
+def test_both_counts_begin_at_one(count: str) -> None:
+    with pytest.raises(FaultUnknown, match=f"{count}=0.* on PUB: both are counted from 1"):
+        on("PUB", **{count: 0})
 
 
 @pytest.mark.parametrize("command", ["MESSAGE", "HEARTBEAT", "RESPONSE", "ERROR"])

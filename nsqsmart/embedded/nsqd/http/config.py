@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from nsqsmart.embedded.nsqd.node import Node
@@ -20,6 +21,10 @@ _LOG_LEVELS = {"debug": 1, "info": 2, "warn": 3, "error": 4, "fatal": 5}
 # What a redesigned nsqd allows unless told otherwise; here there is no limit then.
 _CONNECTIONS = 15_000
 _WAITING = 200 * 1024 * 1024
+_AS_THEY_ARE = """
+    broadcast_address mem_queue_size max_msg_size max_body_size max_rdy_count max_deflate_level
+    snappy deflate
+"""
 
 Getter = Callable[[NsqdOptions], Any]
 
@@ -51,23 +56,16 @@ _BOTH: dict[str, Getter] = {
     "max_heartbeat_interval": _nanoseconds("max_heartbeat_interval"),
     "sync_timeout": _nanoseconds("sync_timeout"),
     "max_req_timeout": lambda options: round(options.limits().max_requeue_delay * _NANOSECONDS),
-    "broadcast_address": lambda options: options.broadcast_address,
-    "mem_queue_size": lambda options: options.mem_queue_size,
-    "max_msg_size": lambda options: options.max_msg_size,
-    "max_body_size": lambda options: options.max_body_size,
-    "max_rdy_count": lambda options: options.max_rdy_count,
-    "max_deflate_level": lambda options: options.max_deflate_level,
-    "snappy": lambda options: options.snappy,
-    "deflate": lambda options: options.deflate,
-    "tls_client_auth_policy": lambda options: options.tls_client_policy,
+    "tls_client_auth_policy": attrgetter("tls_client_policy"),
     "tls_required": lambda options: int(options.tls_required),
     "auth_http_addresses": lambda options: list(options.auth_addresses),
+    **{name: attrgetter(name) for name in _AS_THEY_ARE.split()},
 }
 _REDESIGNED: dict[str, Getter] = {
-    "allow_ext_compatible": lambda options: options.allow_ext_compatible,
-    "allow_sub_ext_compatible": lambda options: options.allow_sub_ext_compatible,
+    "allow_ext_compatible": attrgetter("allow_ext_compatible"),
+    "allow_sub_ext_compatible": attrgetter("allow_sub_ext_compatible"),
     "max_conn_for_client": lambda options: options.max_connections or _CONNECTIONS,
-    "max_confirm_win": lambda options: options.max_confirm_window,
+    "max_confirm_win": attrgetter("max_confirm_window"),
 }
 _WRITABLE = {
     "allow_ext_compatible": "allow_ext_compatible",

@@ -52,7 +52,6 @@ def close(connection: Connection, command: Command) -> bytes:  # noqa: ARG001 - 
     consumer, shard = _subscribed(connection)
     with shard.lock:
         consumer.rdy = 0
-        consumer.closing = True
     connection.state = State.CLOSING
     connection.outbox.release()
     return CLOSE_WAIT

@@ -3,51 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nsqsmart.embedded.nsqd.refusals import BAD_BODY, BAD_MESSAGE, EndOfStream, Refused
 from nsqsmart.embedded.nsqd.tcp.connection import Connection
 
 
-@dataclass(frozen=True, slots=True)
-class Wording:
-    """How one dialect and verb words its refusals: a prefix, and the code of a bad size."""
+def read_body_size(connection: Connection, prefix: str) -> int:
+    """The length of a body of any kind but one message.
 
-    prefix: str = ""
-    size_code: str = BAD_BODY
+    Of an MPUB it is judged, and never used again (protocol#identify-body, protocol#mpub).
+    """
+    limit = connection.node.options.max_body_size
+    size = _read_word(connection, BAD_BODY, f"{prefix}failed to read body size")
+    if size <= 0:
+        raise Refused(BAD_BODY, f"{prefix}invalid body size {size}")
+    if size > limit:
+        raise Refused(BAD_BODY, f"{prefix}body too big {size} > {limit}")
+    return size
 
 
 def read_whole(connection: Connection, verb: str) -> bytes:
     """The body of IDENTIFY or AUTH (protocol#identify-body)."""
-    limit = connection.node.options.max_body_size
-    try:
-        size = int.from_bytes(connection.read(4), signed=True)
-    except EndOfStream as end:
-        raise Refused(BAD_BODY, f"{verb} failed to read body size") from end
-    if size > limit:
-        raise Refused(BAD_BODY, f"{verb} body too big {size} > {limit}")
-    if size <= 0:
-        raise Refused(BAD_BODY, f"{verb} invalid body size {size}")
+    size = read_body_size(connection, f"{verb} ")
     try:
         return connection.read(size)
     except EndOfStream as end:
         raise Refused(BAD_BODY, f"{verb} failed to read body") from end
 
 
-def read_single(connection: Connection, wording: Wording, limit: int) -> bytes:
-    """``uint32 size, bytes`` of PUB and its kin (protocol#pub)."""
-    size = read_size(connection, wording, limit)
-    return read_rest(connection, wording, size)
+def read_size(connection: Connection, prefix: str = "", code: str = BAD_BODY) -> int:
+    """The length of the one message of PUB and its kin, judged (protocol#pub).
 
-
-def read_size(connection: Connection, wording: Wording, limit: int) -> int:
-    """The length of one message, judged."""
-    prefix, code = wording.prefix, wording.size_code
+    Refusals begin with *prefix*, and have *code* where there is no size, or none that can be.
+    """
+    limit = connection.node.options.max_msg_size
     what = "message body" if prefix else "body"
-    try:
-        size = int.from_bytes(connection.read(4), signed=True)
-    except EndOfStream as end:
-        raise Refused(code, f"{prefix}failed to read {what} size") from end
+    size = _read_word(connection, code, f"{prefix}failed to read {what} size")
     if size <= 0:
         raise Refused(code, f"{prefix}invalid {what} size {size}")
     if size > limit:
@@ -55,26 +46,19 @@ def read_size(connection: Connection, wording: Wording, limit: int) -> int:
     return size
 
 
-def read_rest(connection: Connection, wording: Wording, size: int) -> bytes:
+def read_rest(connection: Connection, size: int, prefix: str = "") -> bytes:
     """The message itself."""
     try:
         return connection.read(size)
     except EndOfStream as end:
-        raise Refused(BAD_MESSAGE, f"{wording.prefix}failed to read message body") from end
+        raise Refused(BAD_MESSAGE, f"{prefix}failed to read message body") from end
 
 
-def read_batch_size(connection: Connection, prefix: str) -> int:
-    """The outer length of MPUB: judged, and never used again (protocol#mpub)."""
-    limit = connection.node.options.max_body_size
+def _read_word(connection: Connection, code: str, refusal: str) -> int:
     try:
-        size = int.from_bytes(connection.read(4), signed=True)
+        return int.from_bytes(connection.read(4), signed=True)
     except EndOfStream as end:
-        raise Refused(BAD_BODY, f"{prefix}failed to read body size") from end
-    if size <= 0:
-        raise Refused(BAD_BODY, f"{prefix}invalid body size {size}")
-    if size > limit:
-        raise Refused(BAD_BODY, f"{prefix}body too big {size} > {limit}")
-    return size
+        raise Refused(code, refusal) from end
 
 
 class BatchReader:
@@ -84,9 +68,10 @@ class BatchReader:
     whatever it says (protocol#mpub).
     """
 
-    def __init__(self, connection: Connection, size: int) -> None:
+    def __init__(self, connection: Connection, prefix: str = "") -> None:
+        """*prefix* begins the refusals of the outer length, which is read at once."""
         self._connection = connection
-        self._ahead = size
+        self._ahead = read_body_size(connection, prefix)
         self._data = b""
         self._position = 0
 
@@ -186,8 +171,3 @@ def _bad_entry(position: int, size: int, limit: int) -> Refused:
     if size <= 0:
         return Refused(BAD_MESSAGE, f"MPUB invalid message({position}) body size {size}")
     return Refused(BAD_MESSAGE, f"MPUB message too big {size} > {limit}")
-
-
-def read_batch(connection: Connection, prefix: str) -> BatchReader:
-    """The outer length, judged; the reader of what follows."""
-    return BatchReader(connection, read_batch_size(connection, prefix))

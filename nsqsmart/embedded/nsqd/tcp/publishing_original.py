@@ -11,15 +11,12 @@ from nsqsmart.embedded.broker.log import Entry
 from nsqsmart.embedded.gotext import digits, quote, shown
 from nsqsmart.embedded.nsqd.hosting import OriginalShard, OriginalTopics
 from nsqsmart.embedded.nsqd.refusals import BAD_MESSAGE, BAD_TOPIC, INVALID, Refused
-from nsqsmart.embedded.nsqd.tcp.bodies import Wording, read_batch, read_single
+from nsqsmart.embedded.nsqd.tcp.bodies import BatchReader, read_rest, read_size
 from nsqsmart.embedded.nsqd.tcp.connection import Connection
 from nsqsmart.embedded.nsqd.tcp.identifying import check_auth
 from nsqsmart.names import is_valid_name
 from nsqsmart.wire.command_decoder import Command
 from nsqsmart.wire.frames import OK
-
-_PUB = Wording("PUB ", BAD_MESSAGE)
-_DPUB = Wording("DPUB ", BAD_MESSAGE)
 
 
 class OriginalPublishing:
@@ -35,7 +32,7 @@ class OriginalPublishing:
     def pub(self, connection: Connection, command: Command) -> bytes:
         """PUB: the topic is made after the body was read."""
         topic = self._topic(command, "PUB", 1)
-        body = read_single(connection, _PUB, connection.node.options.max_msg_size)
+        body = self._body(connection, "PUB ")
         check_auth(connection, "PUB", topic)
         self._store(connection, topic, [(body, 0, None)], "PUB")
         return OK
@@ -46,7 +43,7 @@ class OriginalPublishing:
         topic = self._topic(command, "MPUB", 1, "E_BAD_TOPIC ")
         check_auth(connection, "MPUB", topic)
         self._topics.get(topic)
-        bodies = read_batch(connection, "MPUB ").read()
+        bodies = BatchReader(connection, "MPUB ").read()
         entries: list[Entry] = [(body, 0, None) for body in bodies]
         self._store(connection, topic, entries, "MPUB")
         return OK
@@ -61,7 +58,7 @@ class OriginalPublishing:
         longest = round(connection.node.options.limits().max_requeue_delay * 1000)
         if delay > longest:
             raise Refused(INVALID, f"DPUB timeout {delay} out of range 0-{longest}")
-        body = read_single(connection, _DPUB, connection.node.options.max_msg_size)
+        body = self._body(connection, "DPUB ")
         check_auth(connection, "DPUB", topic)
         self.store_deferred(connection, topic, body, delay / 1000)
         return OK
@@ -82,6 +79,10 @@ class OriginalPublishing:
         _, woken = self._topics.get(topic).publish(connection.node, entries)
         connection.published[topic] += len(entries)
         connection.dirty.update(woken)
+
+    @staticmethod
+    def _body(connection: Connection, prefix: str) -> bytes:
+        return read_rest(connection, read_size(connection, prefix, BAD_MESSAGE), prefix)
 
     @staticmethod
     def _check_exiting(connection: Connection, verb: str) -> None:

@@ -20,13 +20,7 @@ from nsqsmart.embedded.nsqd.refusals import (
     topic_not_exist,
 )
 from nsqsmart.embedded.nsqd.shard import BATCH_AT_ONCE, MPUB, PUB, SINGLE_AT_ONCE, Write
-from nsqsmart.embedded.nsqd.tcp.bodies import (
-    BatchReader,
-    Wording,
-    read_batch,
-    read_rest,
-    read_size,
-)
+from nsqsmart.embedded.nsqd.tcp.bodies import BatchReader, read_rest, read_size
 from nsqsmart.embedded.nsqd.tcp.connection import Connection
 from nsqsmart.embedded.nsqd.tcp.identifying import check_auth
 from nsqsmart.names import is_valid_name
@@ -38,7 +32,6 @@ from nsqsmart.wire.receipts import TracedReceipt, encode_receipt
 _TRACE_SIZE = 8
 _HEADER_SIZE = 2
 _WITH_PARTITION = 2
-_WORDING = Wording()
 _CREATE_FAILED = "E_CREATE_TOPIC_FAILED"
 
 
@@ -69,7 +62,7 @@ class RedesignedPublishing:
     def pub(self, connection: Connection, command: Command) -> bytes:
         """PUB."""
         shard, size = self._begin(connection, command)
-        body = read_rest(connection, _WORDING, size)
+        body = read_rest(connection, size)
         self._store(connection, shard, [(body, 0, None)], PUB)
         return OK
 
@@ -78,7 +71,7 @@ class RedesignedPublishing:
         shard, size = self._begin(connection, command)
         if size <= _TRACE_SIZE:
             raise Refused(BAD_BODY, f"invalid body size {size} with trace id enabled")
-        data = read_rest(connection, _WORDING, size)
+        data = read_rest(connection, size)
         trace = int.from_bytes(data[:_TRACE_SIZE])
         entries: list[Entry] = [(data[_TRACE_SIZE:], trace, None)]
         records = self._store(connection, shard, entries, SINGLE_AT_ONCE)
@@ -89,7 +82,7 @@ class RedesignedPublishing:
         shard, size = self._begin(connection, command)
         if size <= _HEADER_SIZE:
             raise Refused(BAD_BODY, f"invalid body size {size} with ext json header enabled")
-        data = read_rest(connection, _WORDING, size)
+        data = read_rest(connection, size)
         header, body = _split_header(data)
         extension, trace = _read_header(header)
         kept = _check_ext(connection, shard, extension)
@@ -164,14 +157,14 @@ class RedesignedPublishing:
     def _begin(self, connection: Connection, command: Command) -> tuple[RedesignedShard, int]:
         """Tokens, size, topic, order: judged before the body is read."""
         topic, partition = _target(command)
-        size = read_size(connection, _WORDING, connection.node.options.max_msg_size)
+        size = read_size(connection)
         return self._find(connection, topic, partition), size
 
     def _begin_batch(
         self, connection: Connection, command: Command
     ) -> tuple[RedesignedShard, BatchReader]:
         topic, partition = _target(command)
-        reader = read_batch(connection, "")
+        reader = BatchReader(connection)
         return self._find(connection, topic, partition), reader
 
     def _find(self, connection: Connection, topic: str, partition: int) -> RedesignedShard:
