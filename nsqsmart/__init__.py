@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from nsqsmart.names import Address, Dialect
     from nsqsmart.policy.answers.lookup import Node, TopicMeta, TopicState
     from nsqsmart.policy.answers.nodes import NodeInfo
-    from nsqsmart.policy.answers.replicas import Replicas
-    from nsqsmart.policy.answers.stats import ChannelStats, Stats, TopicStats, Unreachable
+    from nsqsmart.policy.answers.stats import ChannelStats, Replicas, Stats, TopicStats, Unreachable
     from nsqsmart.policy.topology import Target, Topology
 
 __all__ = [
@@ -140,7 +139,7 @@ _HOMES = {
     "PullReport": "nsqsmart.client.pulling.unacked",
     "PullSubscription": "nsqsmart.client.pulling.subscription",
     "Receipt": "nsqsmart.client.shared.receipt",
-    "Replicas": "nsqsmart.policy.answers.replicas",
+    "Replicas": "nsqsmart.policy.answers.stats",
     "Requeue": "nsqsmart.client.messages.results",
     "SpooledTopic": "nsqsmart.client.spooling.spool",
     "Stats": "nsqsmart.policy.answers.stats",

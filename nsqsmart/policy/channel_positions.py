@@ -9,10 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from nsqsmart.errors import DiscoveryError
-from nsqsmart.policy.answers.documents import count_of, dicts_of, unwrap
-
-_OK = 200
+from nsqsmart.policy.answers.documents import count_of, dicts_of, object_of
 
 REWIND: Final = "rewind"
 WARN: Final = "warn"
@@ -58,11 +55,9 @@ def parse_position(
 ) -> ChannelPosition | None:
     """Read an nsqd's answer to ``/stats``; None if it does not know the channel.
 
-    Raises :class:`DiscoveryError` if it is not an answer of an nsqd.
+    Raises :class:`~nsqsmart.errors.DiscoveryError` if it is not an answer of an nsqd.
     """
-    status, data, text = unwrap(status, body)
-    if status != _OK or not isinstance(data, dict):
-        raise DiscoveryError(f"stats answered {status} {text[:100]!r}")
+    data = object_of(status, body, "stats")
     for topic in dicts_of(data.get("topics")):
         if topic.get("topic_partition") != str(partition):
             continue

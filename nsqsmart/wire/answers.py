@@ -68,11 +68,6 @@ def decode_error(data: bytes, secret: bytes = b"") -> ServerError:
     return ServerError(code, detail)
 
 
-def encode_error(code: str, detail: str = "", *, bare: bool = False) -> bytes:
-    """The data of an error frame; the space stays when *detail* is empty, unless *bare*."""
-    return (code if bare else f"{code} {detail}").encode()
-
-
 def refused_id(error: ServerError) -> bytes | None:
     """The message that an answer was refused for, as far as the server names it."""
     match = _REFUSED.match(error.detail)

@@ -39,7 +39,6 @@ def encode_frame(frame_type: int, data: bytes) -> bytes:
 
 OK_FRAME = encode_frame(RESPONSE, OK)
 HEARTBEAT_FRAME = encode_frame(RESPONSE, HEARTBEAT)
-CLOSE_WAIT_FRAME = encode_frame(RESPONSE, CLOSE_WAIT)
 
 
 class Tail:

@@ -66,29 +66,6 @@ def partition_of(message_id: bytes) -> int:
     return (internal_id(message_id) >> _PARTITION_SHIFT) & _PARTITION_MASK
 
 
-def redesigned_id(internal: int, trace: int = 0) -> bytes:
-    """The 16 bytes of a redesigned message id."""
-    return internal.to_bytes(8) + trace.to_bytes(8)
-
-
-def encode_message(message: RawMessage, layout: MessageLayout = PLAIN) -> bytes:
-    """The data of a message frame; a detailed layout needs offset and size."""
-    parts = [_HEAD.pack(message.timestamp, message.attempts, message.id)]
-    if layout.extended:
-        parts.append(_encode_ext(message))
-    if layout.detailed:
-        parts.append(_DETAIL.pack(message.offset or 0, message.size or 0))
-    parts.append(message.body)
-    return b"".join(parts)
-
-
-def _encode_ext(message: RawMessage) -> bytes:
-    if message.ext_version == EXT_NONE:
-        return b"\x00"
-    ext = message.ext or b""
-    return struct.pack(">BH", message.ext_version, len(ext)) + ext
-
-
 def decode_message(data: bytes, layout: MessageLayout = PLAIN) -> RawMessage:
     """Read the data of a message frame; raises :class:`ProtocolError` if it is too short."""
     if len(data) < HEAD_SIZE:

@@ -12,7 +12,8 @@ import pytest
 
 import nsqsmart
 from nsqsmart.errors import ClientClosed
-from nsqsmart.wire.frames import CLOSE_WAIT_FRAME, HEARTBEAT_FRAME
+from nsqsmart.wire.frames import HEARTBEAT_FRAME
+from tests.encoding import CLOSE_WAIT_FRAME
 from tests.helpers import eventually
 from tests.integration.consuming import Handled
 from tests.peers import Peer, Talk, message_frame, subscribed

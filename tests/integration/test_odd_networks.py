@@ -17,14 +17,8 @@ import trustme
 
 import nsqsmart
 from nsqsmart.errors import ConnectionLost, Outcome, PublishError, PublishFailed
-from nsqsmart.wire.frames import (
-    CLOSE_WAIT_FRAME,
-    ERROR,
-    HEARTBEAT_FRAME,
-    OK_FRAME,
-    RESPONSE,
-    encode_frame,
-)
+from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, RESPONSE, encode_frame
+from tests.encoding import CLOSE_WAIT_FRAME
 from tests.helpers import eventually
 from tests.integration.consuming import Handled
 from tests.integration.publishing import codes, failure, published, shared

@@ -239,7 +239,7 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a-missing-replica-is-well",
-        "nsqsmart/policy/answers/replicas.py",
+        "nsqsmart/policy/answers/stats.py",
         "return self.in_sync is None or self.in_sync >= self.wanted",
         "return True",
         "doctor fails where a replica is missing",
@@ -247,10 +247,10 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "in-sync-of-another-partition",
-        "nsqsmart/policy/answers/replicas.py",
+        "nsqsmart/policy/answers/stats.py",
         'if entry.get("name") == topic and entry.get("partition") == partition:',
         "if True:",
         "the in-sync replicas are those of the partition that was asked about",
-        ("tests/unit/policy/answers/test_replicas.py",),
+        ("tests/unit/policy/answers/test_stats.py",),
     ),
 )

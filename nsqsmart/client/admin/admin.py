@@ -14,8 +14,7 @@ from nsqsmart.names import Address, check_channel, check_partition, check_topic
 from nsqsmart.net.handshake import make_greeting
 from nsqsmart.policy.answers.nodes import NodeInfo, describe
 from nsqsmart.policy.answers.operations import TopicSettings
-from nsqsmart.policy.answers.replicas import Replicas
-from nsqsmart.policy.answers.stats import Stats
+from nsqsmart.policy.answers.stats import Replicas, Stats
 from nsqsmart.policy.positions import Position, position_text
 from nsqsmart.policy.topology import Topology
 

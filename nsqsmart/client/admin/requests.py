@@ -22,8 +22,15 @@ from nsqsmart.net.http.lookup import READ
 from nsqsmart.policy.answers.lookup import Node, TopicState
 from nsqsmart.policy.answers.nodes import Listed, parse_info, parse_listing, parse_topics, unite
 from nsqsmart.policy.answers.operations import Answer, Operation, Verdict, failure, judge
-from nsqsmart.policy.answers.replicas import Replicas, parse_in_sync
-from nsqsmart.policy.answers.stats import Stats, TopicStats, Unreachable, choose, parse_stats
+from nsqsmart.policy.answers.stats import (
+    Replicas,
+    Stats,
+    TopicStats,
+    Unreachable,
+    choose,
+    parse_in_sync,
+    parse_stats,
+)
 from nsqsmart.policy.topology import Refused, Target, Topology
 
 _HTTP_PORT = 4151

@@ -71,12 +71,9 @@ class RedesignedBackend:
 
     def create_channel(self, topic: str, channel: str) -> None:
         """On every partition."""
-        slots = self._topology.of(topic)
-        if not slots:
+        if topic not in self._topology.topics:
             raise LookupError(f"topic {topic!r} does not exist")
-        for slot in slots:
-            with slot.shard.lock:
-                slot.shard.partition.create_channel(channel)
+        self._topology.create_channel(topic, channel)
 
     def leader(self, topic: str, partition: int) -> Nsqd:
         """Raises LookupError while there is none."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 from nsqsmart.embedded.broker.consumer import Consumer
 from nsqsmart.embedded.coordination.topology import Slot, Topology
@@ -60,9 +58,9 @@ class Leadership:
                     slot.leader, slot.moving = chosen, True
                     self.refresh(slot)
 
-        self._later(delay / 2, name)
-        self._later(delay * 3 / 4, lambda: step(ready=False))
-        self._later(delay, lambda: step(ready=True))
+        self._loop.call_later(delay / 2, name)
+        self._loop.call_later(delay * 3 / 4, lambda: step(ready=False))
+        self._loop.call_later(delay, lambda: step(ready=True))
 
     def lead(self, slot: Slot, nsqd: Nsqd | None) -> None:
         """Let *nsqd* lead from now on; consumers of the old leader lose their connection."""
@@ -221,9 +219,9 @@ class Leadership:
                     if self._script.redeliver_at_move:
                         slot.shard.run(lambda partition, _: partition.redeliver())
                     self.lead(slot, target)
-            self._later(self._script.move_delay / 10, settle)
+            self._loop.call_later(self._script.move_delay / 10, settle)
 
-        self._later(self._script.move_delay, switch)
+        self._loop.call_later(self._script.move_delay, switch)
         return done
 
     def _target(self, slot: Slot) -> Nsqd:
@@ -236,9 +234,6 @@ class Leadership:
             if nsqd is not slot.leader:
                 return nsqd
         raise ValueError("no other node could lead this partition")
-
-    def _later(self, delay: float, action: Callable[[], Any]) -> None:
-        self._loop.call_at(time.monotonic() + delay, action)
 
 
 def _let_in(slot: Slot, nsqd: Nsqd) -> None:

@@ -5,10 +5,6 @@ This is etcd's part, and that of the lookup daemons that watch it (protocol#lead
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 from nsqsmart.embedded.coordination.leadership import Leadership
 from nsqsmart.embedded.coordination.topology import Slot, Topology
 from nsqsmart.embedded.nsqd.server import Nsqd
@@ -63,7 +59,7 @@ class Liveness:
                     self._leadership.dismiss(slot, None)
                 if nsqd in slot.in_sync:
                     self._leadership.refresh(slot)
-        self._later(self._election, lambda: self._expire(nsqd, session))
+        self._loop.call_later(self._election, lambda: self._expire(nsqd, session))
 
     def hung(self, nsqd: Nsqd) -> None:
         """A node answers nothing; the lookup daemons notice before its session expires."""
@@ -74,8 +70,8 @@ class Liveness:
                     slot.shard.asleep = True
                 elif nsqd in slot.in_sync:
                     self._leadership.refresh(slot)
-        self._later(self._election / 2, lambda: self._unseen(nsqd, session))
-        self._later(self._election, lambda: self._expire(nsqd, session))
+        self._loop.call_later(self._election / 2, lambda: self._unseen(nsqd, session))
+        self._loop.call_later(self._election, lambda: self._expire(nsqd, session))
 
     def woken(self, nsqd: Nsqd) -> None:
         """A hung node goes on; what it lost meanwhile it learns now."""
@@ -94,7 +90,7 @@ class Liveness:
             self._sessions[nsqd] = session = self._sessions.get(nsqd, 0) + 1
             self._topology.up.discard(nsqd)
             self._hand_over(nsqd, farewell=True)
-        self._later(self._election, lambda: self._expire(nsqd, session))
+        self._loop.call_later(self._election, lambda: self._expire(nsqd, session))
 
     def _unseen(self, nsqd: Nsqd, session: int) -> None:
         """By the loop, without the lock: the lookup daemons notice a hung node."""
@@ -132,6 +128,3 @@ class Liveness:
                     slot.in_sync.add(nsqd)
             else:
                 self._leadership.refresh(slot)
-
-    def _later(self, delay: float, action: Callable[[], Any]) -> None:
-        self._loop.call_at(time.monotonic() + delay, action)

@@ -184,6 +184,12 @@ class Topology:
                 return
             self._create(meta)
 
+    def create_channel(self, topic: str, channel: str) -> None:
+        """Make a channel on every partition."""
+        for slot in self.of(topic):
+            with slot.shard.lock:
+                slot.shard.partition.create_channel(channel)
+
     def expand(self, topic: str, count: int) -> None:
         """Make more partitions; raises :class:`CoordinatorRefused`."""
         with self.lock:

@@ -119,9 +119,7 @@ class Operators:
         topology = self._leading().topology
         if channel in topology.channels(topic):
             raise HttpError(400, f"channel {channel} already registered")
-        for slot in topology.of(topic):
-            with slot.shard.lock:
-                slot.shard.partition.create_channel(channel)
+        topology.create_channel(topic, channel)
 
     def delete_channel(self, request: Request) -> None:
         """/channel/delete: nothing to do where channels come and go by themselves."""

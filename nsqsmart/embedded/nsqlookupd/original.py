@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from nsqsmart.embedded.nsqlookupd.registrations import Peer, Registrations, distinct
-from nsqsmart.embedded.serving.arguments import any_topic, topic_and_channel, topic_argument
+from nsqsmart.embedded.serving.arguments import (
+    any_topic,
+    argument,
+    topic_and_channel,
+    topic_argument,
+)
 from nsqsmart.embedded.serving.http import HttpError, Request, Response, Route, Router
 from nsqsmart.embedded.serving.versions import VERSIONS
 from nsqsmart.names import Dialect
@@ -74,10 +79,7 @@ class _Api:
 
     def tombstone(self, request: Request) -> None:
         topic = any_topic(request)
-        node = request.query.get("node")
-        if node is None:
-            raise HttpError(400, "MISSING_ARG_NODE")
-        self._registrations.tombstone(topic, node)
+        self._registrations.tombstone(topic, argument(request, "node"))
 
 
 def _describe(peer: Peer) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from nsqsmart.embedded.nsqlookupd.answers import NO_CHANNEL, LookupAnswers
 from nsqsmart.embedded.nsqlookupd.operators import Operators
 from nsqsmart.embedded.nsqlookupd.registrations import Peer, Registrations, distinct
-from nsqsmart.embedded.serving.arguments import any_topic, set_log_level
+from nsqsmart.embedded.serving.arguments import any_topic, argument, set_log_level
 from nsqsmart.embedded.serving.http import HttpError, Request, Response, Route, Router
 from nsqsmart.embedded.serving.versions import VERSIONS
 from nsqsmart.names import Dialect
@@ -90,9 +90,7 @@ def _channels(reading: LookupAnswers | _Alone, request: Request) -> dict[str, An
 
 def _tombstone(reading: LookupAnswers | _Alone, request: Request) -> None:
     topic = any_topic(request)
-    node = request.query.get("node")
-    if node is None:
-        raise HttpError(400, "MISSING_ARG_NODE")
+    node = argument(request, "node")
     reading.tombstone(topic, node, restore=request.query.get("restore") == "true")
 
 

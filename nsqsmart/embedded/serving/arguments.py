@@ -7,11 +7,17 @@ from nsqsmart.embedded.serving.http import HttpError, Request
 from nsqsmart.names import is_valid_name
 
 
+def argument(request: Request, name: str) -> str:
+    """An argument that must be given, empty or not."""
+    text = request.query.get(name)
+    if text is None:
+        raise HttpError(400, f"MISSING_ARG_{name.upper()}")
+    return text
+
+
 def topic_argument(request: Request, invalid: str = "INVALID_ARG_TOPIC") -> str:
     """A topic that must be named, and legally."""
-    topic = request.query.get("topic")
-    if topic is None:
-        raise HttpError(400, "MISSING_ARG_TOPIC")
+    topic = argument(request, "topic")
     if not is_valid_name(topic):
         raise HttpError(400, invalid)
     return topic
@@ -28,9 +34,7 @@ def any_topic(request: Request) -> str:
 def topic_and_channel(request: Request) -> tuple[str, str]:
     """Both must be named, and legally."""
     topic = topic_argument(request)
-    channel = request.query.get("channel")
-    if channel is None:
-        raise HttpError(400, "MISSING_ARG_CHANNEL")
+    channel = argument(request, "channel")
     if not is_valid_name(channel):
         raise HttpError(400, "INVALID_ARG_CHANNEL")
     return topic, channel

@@ -48,6 +48,10 @@ class Loop:
         if first:
             self._wake()
 
+    def call_later(self, delay: float, callback: Callback) -> None:
+        """Run *callback* in *delay* seconds, once."""
+        self.call_at(time.monotonic() + delay, callback)
+
     def call_soon(self, callback: Callback) -> None:
         """Run *callback* on the loop's thread."""
         self._todo.append(callback)

@@ -1,5 +1,5 @@
 """What servers answer over HTTP, as values: no I/O.
 
 ``documents`` takes JSON out of its envelope. ``lookup`` and ``nodes`` read nsqlookupd, ``stats``
-and ``replicas`` read nsqd, ``operations`` says what the answer to a change means.
+reads nsqd, ``operations`` says what the answer to a change means.
 """

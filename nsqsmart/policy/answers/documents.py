@@ -40,6 +40,14 @@ def unwrap(status: int, body: bytes) -> tuple[int, Any, str]:
     return status, document, text_of(document.get("message"))
 
 
+def object_of(status: int, body: bytes, what: str) -> dict[str, Any]:
+    """The object that a server answered to *what*; raises :class:`DiscoveryError` if it did not."""
+    status, data, text = unwrap(status, body)
+    if status != _OK or not isinstance(data, dict):
+        raise DiscoveryError(f"{what} answered {status} {text[:100]!r}")
+    return data
+
+
 def text_of(value: Any) -> str:
     """*value* if it is a text, else ``""``."""
     return value if isinstance(value, str) else ""

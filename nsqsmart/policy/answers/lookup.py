@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import MAX_PARTITION, Address, Dialect
-from nsqsmart.policy.answers.documents import list_of, text_of, unwrap
+from nsqsmart.policy.answers.documents import list_of, object_of, text_of, unwrap
 
 _OK = 200
 _NOT_FOUND = 404
@@ -141,9 +141,7 @@ def parse_peers(status: int, body: bytes) -> LookupPeers | None:
 
 def parse_nodes(status: int, body: bytes, topic: str) -> tuple[Node, ...]:
     """Read the answer to ``/nodes``: every nsqd that is not tombstoned for *topic*."""
-    status, data, text = unwrap(status, body)
-    if status != _OK or not isinstance(data, dict):
-        raise DiscoveryError(f"nodes answered {status} {text[:100]!r}")
+    data = object_of(status, body, "nodes")
     usable = []
     for entry in list_of(data.get("producers")):
         node = read_node(entry)

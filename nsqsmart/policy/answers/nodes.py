@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import Address, Dialect, is_valid_name
-from nsqsmart.policy.answers.documents import dicts_of, list_of, shown, text_of, unwrap
+from nsqsmart.policy.answers.documents import dicts_of, list_of, object_of, shown, text_of
 from nsqsmart.policy.answers.lookup import Node, read_node
 
-_OK = 200
 _MAX_HOSTNAME = 253
 _MAX_VERSION = 100
 # A cluster is far smaller; what a peer may make us ask is bounded (decisions#24).
@@ -52,7 +51,7 @@ class NodeInfo:
 
 def parse_listing(status: int, body: bytes) -> list[Listed]:
     """Read the answer to ``/nodes``; raises :class:`DiscoveryError` if it is none."""
-    data = _data(status, body, "nodes")
+    data = object_of(status, body, "nodes")
     found = []
     for entry in dicts_of(data.get("producers")):
         node = read_node(entry)
@@ -65,12 +64,12 @@ def parse_listing(status: int, body: bytes) -> list[Listed]:
 
 def parse_topics(status: int, body: bytes) -> list[str]:
     """Read the answer to ``/topics``; raises :class:`DiscoveryError` if it is none."""
-    return _names(_data(status, body, "topics").get("topics"))
+    return _names(object_of(status, body, "topics").get("topics"))
 
 
 def parse_info(status: int, body: bytes) -> tuple[str, str]:
     """Version and host name of an nsqd, as ``/info`` has them; raises :class:`DiscoveryError`."""
-    data = _data(status, body, "info")
+    data = object_of(status, body, "info")
     version, hostname = text_of(data.get("version")), text_of(data.get("hostname"))
     if not version:
         raise DiscoveryError("info answered without a version: it is not an nsqd")
@@ -98,13 +97,6 @@ def describe(listed: Listed) -> NodeInfo:
         dialect=node.dialect if node.version else None,
         topics=tuple(sorted(listed.topics)),
     )
-
-
-def _data(status: int, body: bytes, what: str) -> dict[str, Any]:
-    status, data, text = unwrap(status, body)
-    if status != _OK or not isinstance(data, dict):
-        raise DiscoveryError(f"{what} answered {status} {text[:100]!r}")
-    return data
 
 
 def _names(value: Any) -> list[str]:

@@ -10,9 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from nsqsmart.errors import DiscoveryError
 from nsqsmart.names import MAX_PARTITION, is_valid_name
-from nsqsmart.policy.answers.documents import count_of, dicts_of, list_of, text_of, unwrap
+from nsqsmart.policy.answers.documents import (
+    count_of,
+    dicts_of,
+    list_of,
+    object_of,
+    text_of,
+    unwrap,
+)
 
 _OK = 200
 
@@ -117,9 +123,7 @@ class Stats:
 
 def parse_stats(status: int, body: bytes, nsqd: str) -> list[TopicStats]:
     """Read the answer of *nsqd* to ``/stats``; raises :class:`DiscoveryError` if it is none."""
-    status, data, text = unwrap(status, body)
-    if status != _OK or not isinstance(data, dict):
-        raise DiscoveryError(f"stats answered {status} {text[:100]!r}")
+    data = object_of(status, body, "stats")
     return [_topic(entry, nsqd) for entry in dicts_of(data.get("topics")) if _is_usable(entry)]
 
 
@@ -216,3 +220,40 @@ def _channel(entry: dict[str, Any], end: int | None) -> ChannelStats:
         paused=entry.get("paused") is True,
         skipped=entry.get("skipped") is True,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """The copies of one partition of a redesigned topic.
+
+    Attributes:
+        partition: its number.
+        leader: ``"host:port"`` of the nsqd that leads it, or ``""`` while none does.
+        wanted: how many copies the topic was made with.
+        in_sync: how many nodes have all of it, the leader among them; None where its leader does
+            not say. A node that died counts until the cluster misses it, after some 20 s.
+    """
+
+    partition: int
+    leader: str
+    wanted: int
+    in_sync: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing, as far as it is known."""
+        return self.in_sync is None or self.in_sync >= self.wanted
+
+
+def parse_in_sync(status: int, body: bytes, topic: str, partition: int) -> int | None:
+    """Read the answer to ``/coordinator/stats``; None where it does not tell.
+
+    Raises DiscoveryError if it is not an answer of an nsqd.
+    """
+    status, data, _ = unwrap(status, body)
+    if status != _OK or not isinstance(data, dict):
+        return None
+    for entry in dicts_of(data.get("topic_coord_stats")):
+        if entry.get("name") == topic and entry.get("partition") == partition:
+            return len(list_of(entry.get("isr_stats")))
+    return None

@@ -9,15 +9,10 @@ from nsqsmart.names import Address
 from nsqsmart.net import reader as reader_module
 from nsqsmart.net.reader import Reader
 from nsqsmart.wire.deliveries import DeliveryDecoder
-from nsqsmart.wire.frames import (
-    CLOSE_WAIT_FRAME,
-    ERROR,
-    HEARTBEAT_FRAME,
-    OK_FRAME,
-    encode_frame,
-)
+from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, encode_frame
 from nsqsmart.wire.identify import Grant
 from nsqsmart.wire.messages import PLAIN
+from tests.encoding import CLOSE_WAIT_FRAME
 from tests.peers import message_frame
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from nsqsmart.errors import ServerError
 from nsqsmart.names import printable
 from nsqsmart.wire import answers
-from nsqsmart.wire.answers import decode_error, encode_error, refused_id
+from nsqsmart.wire.answers import decode_error, refused_id
+from tests.encoding import encode_error
 from tests.helpers import ROOT
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "wire.json").read_text())["errors"]

@@ -22,14 +22,8 @@ from nsqsmart.wire.frames import (
     FrameDecoder,
     encode_frame,
 )
-from nsqsmart.wire.messages import (
-    EXT_JSON,
-    PLAIN,
-    MessageLayout,
-    RawMessage,
-    decode_message,
-    encode_message,
-)
+from nsqsmart.wire.messages import EXT_JSON, PLAIN, MessageLayout, RawMessage, decode_message
+from tests.encoding import encode_message
 from tests.helpers import ROOT
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "wire.json").read_text())["messages"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nsqsmart.errors import ProtocolError
 from nsqsmart.wire import frames
 from nsqsmart.wire.frames import ERROR, MESSAGE, RESPONSE, Frame, FrameDecoder, Tail, encode_frame
+from tests.encoding import CLOSE_WAIT_FRAME
 from tests.helpers import ROOT
 
 VECTORS = json.loads((ROOT / "tests" / "vectors" / "wire.json").read_text())["frames"]
@@ -61,7 +62,7 @@ def test_the_types_by_number() -> None:
 def test_ready_made_frames() -> None:
     assert frames.OK_FRAME == encode_frame(RESPONSE, b"OK")
     assert frames.HEARTBEAT_FRAME == encode_frame(RESPONSE, b"_heartbeat_")
-    assert frames.CLOSE_WAIT_FRAME == encode_frame(RESPONSE, b"CLOSE_WAIT")
+    assert CLOSE_WAIT_FRAME == encode_frame(RESPONSE, b"CLOSE_WAIT")
 
 
 @given(some_frames, st.sets(st.integers(0, 500)), st.integers(0, 40))

@@ -10,12 +10,11 @@ from nsqsmart.embedded.gotext import digits
 from nsqsmart.embedded.nsqd.hosting import OriginalShard, OriginalTopics
 from nsqsmart.embedded.nsqd.http.config import config_route
 from nsqsmart.embedded.nsqd.http.posting import read_binary, read_lines
-from nsqsmart.embedded.nsqd.http.stats_original import original_stats
+from nsqsmart.embedded.nsqd.http.stats import original_stats
 from nsqsmart.embedded.nsqd.http.stats_text import original_text
 from nsqsmart.embedded.nsqd.node import Node
-from nsqsmart.embedded.serving.arguments import topic_and_channel, topic_argument
+from nsqsmart.embedded.serving.arguments import argument, topic_and_channel, topic_argument
 from nsqsmart.embedded.serving.http import HttpError, Request, Response, Route, Router
-from nsqsmart.names import is_valid_name
 
 _GET, _POST = ("GET",), ("POST",)
 _NANOSECONDS = 1_000_000_000
@@ -113,12 +112,7 @@ class _Api:
     def _topic(self, request: Request) -> str:
         if self._node.exiting:
             raise HttpError(503, "EXITING")
-        topic = request.query.get("topic")
-        if topic is None:
-            raise HttpError(400, "MISSING_ARG_TOPIC")
-        if not is_valid_name(topic):
-            raise HttpError(400, "INVALID_TOPIC")
-        return topic
+        return topic_argument(request, "INVALID_TOPIC")
 
     def _delay(self, request: Request) -> float:
         text = request.query.get("defer")
@@ -136,10 +130,7 @@ class _Api:
         self._topics.get(topic_argument(request, "INVALID_TOPIC"))
 
     def delete_topic(self, request: Request) -> None:
-        topic = request.query.get("topic")
-        if topic is None:
-            raise HttpError(400, "MISSING_ARG_TOPIC")
-        if not self._topics.delete(topic):
+        if not self._topics.delete(argument(request, "topic")):
             raise HttpError(404, "TOPIC_NOT_FOUND")
 
     def empty_topic(self, request: Request) -> None:
@@ -148,10 +139,7 @@ class _Api:
             shard.partition.empty()
 
     def pause_topic(self, request: Request, *, paused: bool) -> None:
-        topic = request.query.get("topic")
-        if topic is None:
-            raise HttpError(400, "MISSING_ARG_TOPIC")
-        shard = self._find(topic)
+        shard = self._find(argument(request, "topic"))
 
         def change(partition: Any, now: float) -> Any:
             partition.pause(paused=paused)

@@ -21,7 +21,7 @@ from nsqsmart.embedded.nsqd.http.config import config_route
 from nsqsmart.embedded.nsqd.http.finding import ChannelPaths, find_or_not_exist, find_shard
 from nsqsmart.embedded.nsqd.http.operators import Operators
 from nsqsmart.embedded.nsqd.http.posting import read_binary, read_lines
-from nsqsmart.embedded.nsqd.http.stats_redesigned import redesigned_stats
+from nsqsmart.embedded.nsqd.http.stats import redesigned_stats
 from nsqsmart.embedded.nsqd.http.stats_text import redesigned_text
 from nsqsmart.embedded.nsqd.node import Node
 from nsqsmart.embedded.nsqd.offsets import OffsetRefused, find_index, parse_position

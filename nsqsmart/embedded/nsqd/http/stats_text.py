@@ -11,7 +11,7 @@ Document = Mapping[str, Any]
 
 
 def original_text(document: Document) -> str:
-    """The document of ``stats_original`` for people."""
+    """The document of ``stats`` for people."""
     now = time.time_ns() // 1_000_000_000
     lines = [*_opening(document, now), "", f"Health: {document['health']}"]
     if "memory" in document:

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqsmart.errors import DiscoveryError
-from nsqsmart.policy.answers.stats import ChannelStats, TopicStats, choose, parse_stats
+from nsqsmart.policy.answers.stats import (
+    ChannelStats,
+    Replicas,
+    TopicStats,
+    choose,
+    parse_in_sync,
+    parse_stats,
+)
 
 NSQD = "10.0.0.1:4150"
 # As the real programs write them, without what is not read.
@@ -245,3 +252,56 @@ def test_what_waits_is_neither_in_flight_nor_put_off(
     """The figures of a server are not of one moment: fewer than none do not wait."""
     stats = ChannelStats("c", unfinished=5, in_flight=in_flight, deferred=deferred)
     assert stats.waiting == waiting
+
+
+MEMBER = {"hostname": "", "node_id": "127.0.0.1:4152:4150:1"}
+
+
+def coordinated(name="orders", partition=0, members=2):
+    return {"name": name, "partition": partition, "isr_stats": [MEMBER] * members}
+
+
+def in_sync(document, status=200):
+    return parse_in_sync(status, json.dumps(document).encode(), "orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("stats", "count"),
+    [
+        ([coordinated()], 2),
+        (
+            [
+                coordinated(partition=1, members=3),
+                coordinated(name="bills", members=3),
+                coordinated(members=1),
+            ],
+            1,
+        ),
+        ([coordinated(partition=1)], None),
+        ([], None),
+        (None, None),
+        ([{"name": "orders", "partition": 0, "isr_stats": None}], 0),
+        (["orders", 7], None),
+    ],
+)
+def test_members_are_counted(stats, count):
+    assert in_sync({"topic_coord_stats": stats}) == count
+
+
+def test_a_server_without_a_coordinator_does_not_tell():
+    assert in_sync({"message": "Coordinator is disabled."}, 500) is None
+    assert in_sync({"message": "NOT_FOUND"}, 404) is None
+
+
+@given(st.binary(max_size=200))
+def test_no_answer_does_harm(body):
+    try:
+        found = parse_in_sync(200, body, "orders", 0)
+    except DiscoveryError:
+        return
+    assert found is None or isinstance(found, int)
+
+
+@pytest.mark.parametrize(("in_sync", "complete"), [(3, True), (None, True), (2, False), (0, False)])
+def test_complete(in_sync, complete):
+    assert Replicas(0, "h:4150", 3, in_sync).complete is complete
