@@ -16,11 +16,11 @@ from nsqsmart.embedded.cluster_options import (
 )
 from nsqsmart.embedded.commandlog import CommandLog
 from nsqsmart.embedded.faults import FaultBook
-from nsqsmart.embedded.nsqd.node import Scope
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.nsqd.server import Nsqd
 from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
 from nsqsmart.embedded.nsqlookupd.server import LookupdOptions, Nsqlookupd
+from nsqsmart.embedded.serving.server import Scope
 from nsqsmart.names import Dialect, check_channel, check_topic
 
 Backend = OriginalBackend | RedesignedBackend
@@ -79,11 +79,10 @@ class Cluster:
         return Nsqd(NsqdOptions(**shared), self._scope)  # type: ignore[arg-type]
 
     def _make_lookupd(self, number: int) -> Nsqlookupd:
-        scope = self._scope
         ports = self._options.get("lookupd_ports", [])
         http = ("127.0.0.1", ports[number] if number < len(ports) else 0)
         options = LookupdOptions(dialect=self.dialect, http_address=http)
-        return Nsqlookupd(options, scope.loop, scope.faults, scope.log)
+        return Nsqlookupd(options, self._scope)
 
     def _make_backend(self) -> Backend:
         options = self._options

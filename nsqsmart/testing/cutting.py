@@ -7,6 +7,7 @@ HTTP, everything is one nameless piece after another.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -37,12 +38,32 @@ class Opaque:
         self.value = False
 
 
-class Commands:
-    """What a client sends."""
+class Cutter(ABC):
+    """One direction of a connection."""
 
     def __init__(self, opaque: Opaque) -> None:
         self._opaque = opaque
         self._held = bytearray()
+
+    @abstractmethod
+    def feed(self, data: bytes) -> Iterator[Piece]:
+        """The pieces that are complete with *data*."""
+
+    def rest(self) -> bytes:
+        """What has come of an incomplete piece."""
+        return self._take(len(self._held))
+
+    def _take(self, count: int) -> bytes:
+        data = bytes(self._held[:count])
+        del self._held[:count]
+        return data
+
+
+class Commands(Cutter):
+    """What a client sends."""
+
+    def __init__(self, opaque: Opaque) -> None:
+        super().__init__(opaque)
         self._begun = False
         self._verb = ""
         # It reads what clients of original servers send as well: their ids have no LF.
@@ -62,10 +83,6 @@ class Commands:
             self._decoder.feed(data)
         if self._begun:
             yield from self._pieces()
-
-    def rest(self) -> bytes:
-        """What has come of an incomplete piece."""
-        return self._take(len(self._held))
 
     def _pieces(self) -> Iterator[Piece]:
         while not self._opaque.value and (name := self._next()):
@@ -91,18 +108,9 @@ class Commands:
         found, self._verb = self._verb, ""
         return found
 
-    def _take(self, count: int) -> bytes:
-        data = bytes(self._held[:count])
-        del self._held[:count]
-        return data
 
-
-class Frames:
+class Frames(Cutter):
     """What an nsqd sends."""
-
-    def __init__(self, opaque: Opaque) -> None:
-        self._opaque = opaque
-        self._held = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Piece]:
         """The pieces that are complete with *data*."""
@@ -111,12 +119,6 @@ class Frames:
             yield frame
         if self._opaque.value and self._held:
             yield Piece("", self.rest())
-
-    def rest(self) -> bytes:
-        """What has come of an incomplete piece."""
-        data = bytes(self._held)
-        self._held.clear()
-        return data
 
     def _next(self) -> Piece | None:
         if len(self._held) < PREFIX_SIZE:
@@ -132,8 +134,7 @@ class Frames:
             return None
         if len(self._held) < _SIZE + size:
             return None
-        data = bytes(self._held[: _SIZE + size])
-        del self._held[: _SIZE + size]
+        data = self._take(_SIZE + size)
         body = data[PREFIX_SIZE:]
         if kind == "RESPONSE" and body == HEARTBEAT:
             kind = "HEARTBEAT"

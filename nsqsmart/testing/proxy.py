@@ -24,7 +24,7 @@ from typing import Final, Self, cast
 from nsqsmart.embedded import faults
 from nsqsmart.embedded.faults import ALWAYS, Action, Fault, FaultBook, Match, is_path
 from nsqsmart.names import Address
-from nsqsmart.testing.cutting import Commands, Frames, Opaque, Piece
+from nsqsmart.testing.cutting import Commands, Cutter, Frames, Opaque, Piece
 
 __all__ = ["ALWAYS", "DOWN", "UP", "Fault", "Proxy", "after", "on"]
 
@@ -265,7 +265,7 @@ class _Link:
     async def _pump(
         self,
         direction: Direction,
-        cutter: Commands | Frames,
+        cutter: Cutter,
         source: socket.socket,
         sink: socket.socket,
     ) -> None:

@@ -154,8 +154,8 @@ def _buffer(asked: _Document, policy: Policy, before: Settled) -> tuple[int, int
     """Size and timeout of the output buffer; the dialects judge them in opposite order."""
     size, timeout = asked.integer("output_buffer_size"), asked.integer("output_buffer_timeout")
     if policy.redesigned:
-        return _size(size, policy, before), _redesigned_timeout(timeout, before)
-    settled = _original_timeout(timeout, before)
+        return _size(size, policy, before), _timeout(timeout, policy, before)
+    settled = _timeout(timeout, policy, before)
     return _size(size, policy, before), 0 if size == _OFF else settled
 
 
@@ -170,20 +170,15 @@ def _size(asked: int, policy: Policy, before: Settled) -> int:
     return min(asked, _MAX_BUFFER)
 
 
-def _original_timeout(asked: int, before: Settled) -> int:
+def _timeout(asked: int, policy: Policy, before: Settled) -> int:
     if asked == _OFF:
         return 0
-    if asked and not 25 <= asked <= 30_000:
+    if not asked:
+        return before.output_buffer_timeout
+    least, most = (1, 1000) if policy.redesigned else (25, 30_000)
+    if not least <= asked <= most:
         raise IdentifyRefused(f"IDENTIFY output buffer timeout ({asked}) is invalid")
-    return asked or before.output_buffer_timeout
-
-
-def _redesigned_timeout(asked: int, before: Settled) -> int:
-    if asked == _OFF:
-        return 0
-    if not 0 <= asked <= 1000:
-        raise IdentifyRefused(f"IDENTIFY output buffer timeout ({asked}) is invalid")
-    return max(asked, 10) if asked else before.output_buffer_timeout
+    return max(asked, 10) if policy.redesigned else asked
 
 
 def _upgrades(asked: _Document, policy: Policy, settled: Settled) -> Settled:

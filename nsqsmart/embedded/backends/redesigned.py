@@ -10,7 +10,6 @@ from typing import Any
 from nsqsmart.embedded.coordination.coordinator import ClusterHosting, Coordinator
 from nsqsmart.embedded.coordination.topology import CoordinatorRefused
 from nsqsmart.embedded.nsqd.http.redesigned import redesigned_nsqd_router
-from nsqsmart.embedded.nsqd.node import Scope
 from nsqsmart.embedded.nsqd.server import Nsqd
 from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
 from nsqsmart.embedded.nsqd.tcp.session import redesigned_commands
@@ -19,6 +18,7 @@ from nsqsmart.embedded.nsqlookupd.redesigned import redesigned_router
 from nsqsmart.embedded.nsqlookupd.seats import Seats
 from nsqsmart.embedded.nsqlookupd.server import Nsqlookupd
 from nsqsmart.embedded.script import Script
+from nsqsmart.embedded.serving.server import Scope
 
 
 class RedesignedBackend:

@@ -21,8 +21,9 @@ class OriginalPartition(Partition):
     channels: dict[str, OriginalChannel]  # type: ignore[assignment]
     make_channel = OriginalChannel
 
-    def __init__(self, log: OriginalLog, limits: Limits, random: Random) -> None:
-        super().__init__(log, limits, random)
+    def __init__(self, node: int, limits: Limits, random: Random) -> None:
+        """An empty one on node number *node*."""
+        super().__init__(OriginalLog(OriginalIds(node)), limits, random)
         self.ephemeral = False
         self.overflow = Overflow(limits.memory_queue, 0)
         self._dropped: set[int] = set()
@@ -149,8 +150,3 @@ class OriginalPartition(Partition):
         else:
             self._waiting_from = self.log.end
             self._delayed.clear()
-
-
-def original_partition(node: int, limits: Limits, random: Random) -> OriginalPartition:
-    """An empty original topic on node number *node*."""
-    return OriginalPartition(OriginalLog(OriginalIds(node)), limits, random)

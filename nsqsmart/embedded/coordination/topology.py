@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from nsqsmart.embedded.broker.ids import RedesignedIds
-from nsqsmart.embedded.broker.partition import redesigned_partition
+from nsqsmart.embedded.broker.partition import RedesignedPartition
 from nsqsmart.embedded.nsqd.hosting import DEFAULT, RedesignedShard
 from nsqsmart.embedded.nsqd.server import Nsqd
 from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
@@ -241,7 +241,7 @@ class Topology:
         self.topics[meta.name] = meta
 
     def _make_shard(self, meta: TopicMeta, number: int) -> RedesignedShard:
-        partition = redesigned_partition(
+        partition = RedesignedPartition(
             RedesignedIds(number, coordinated=True),
             self.nsqds[0].options.limits(),
             Random(),  # noqa: S311 - sampling is no secret

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from nsqsmart.embedded.broker.channel import Limits
+from nsqsmart.embedded.broker.consumer import Sink
 from nsqsmart.embedded.broker.ids import RedesignedIds
-from nsqsmart.embedded.broker.original_partition import OriginalPartition, original_partition
-from nsqsmart.embedded.broker.partition import RedesignedPartition, redesigned_partition
+from nsqsmart.embedded.broker.original_partition import OriginalPartition
+from nsqsmart.embedded.broker.partition import RedesignedPartition
 from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
 from nsqsmart.embedded.serving.loop import Loop
 from nsqsmart.names import MAX_PARTITION
@@ -21,6 +23,15 @@ DEFAULT = -1
 
 OriginalShard = Shard[OriginalPartition]
 RedesignedShard = Shard[RedesignedPartition]
+
+
+def publish_deferred(shard: OriginalShard, body: bytes, delay: float) -> list[Sink]:
+    """Store a message that is delivered *delay* seconds from now; the sinks to flush."""
+    with shard.lock:
+        now = time.monotonic()
+        _, woken = shard.partition.publish_deferred(body, time.time_ns(), now, delay)
+    shard.rearm()
+    return woken
 
 
 class Announcer:
@@ -95,7 +106,7 @@ class OriginalTopics:
             shard = self._topics.get(topic)
             if shard is not None:
                 return shard
-            partition = original_partition(self._node_id, self._limits, Random())  # noqa: S311
+            partition = OriginalPartition(self._node_id, self._limits, Random())  # noqa: S311
             shard = Shard(TopicMeta(name=topic), 0, partition, self._loop)
             shard.leader = self._node
             partition.ephemeral = topic.endswith("#ephemeral")
@@ -180,7 +191,7 @@ class StandaloneTopics(RedesignedHosting):
             if shard is not None:
                 return shard
             ids = RedesignedIds(number, coordinated=False)
-            partition = redesigned_partition(
+            partition = RedesignedPartition(
                 ids,
                 self._limits,
                 Random(),  # noqa: S311 - sampling is no secret

@@ -10,29 +10,14 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from nsqsmart.embedded.commandlog import CommandLog
-from nsqsmart.embedded.faults import Fault, FaultBook, Place
+from nsqsmart.embedded.faults import Fault, Place
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.serving.connections import Connections
-from nsqsmart.embedded.serving.loop import Loop
+from nsqsmart.embedded.serving.server import Scope
 from nsqsmart.wire.identify_server import Policy
 
 _SECOND = 1000
 _RPC_PORT_OFFSET = 2
-
-
-def _no_leaders(_topic: str, _partition: int) -> None:
-    """Outside a redesigned cluster nothing has a leader that could move."""
-
-
-class Scope:
-    """What several nodes share: the loop, the faults and the log of a cluster."""
-
-    def __init__(self, name: str, *, logging: bool) -> None:
-        self.loop = Loop(name)
-        self.faults = FaultBook()
-        self.log: CommandLog | None = CommandLog() if logging else None
-        self.move_leader: Callable[[str, int], None] = _no_leaders
 
 
 class Node:
@@ -84,13 +69,6 @@ class Node:
     def next_number(self) -> int:
         """The number of a new connection, from 1."""
         return next(self._numbers)
-
-    def note(
-        self, connection: int, command: str, topic: str = "", partition: int | None = None
-    ) -> None:
-        """Write a command into the log, if there is one."""
-        if self.log is not None:
-            self.log.add(self.name, connection, command, topic, partition)
 
     def fault(self, command: str, topic: str = "", partition: int | None = None) -> Fault | None:
         """The fault that acts on this command."""

@@ -10,13 +10,13 @@ from typing import Any
 from nsqsmart.embedded.nsqd.authority import auth_server
 from nsqsmart.embedded.nsqd.disk.storage import Storage
 from nsqsmart.embedded.nsqd.hosting import OriginalTopics, StandaloneTopics
-from nsqsmart.embedded.nsqd.node import Scope
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.nsqd.server import Nsqd
 from nsqsmart.embedded.nsqd.tcp.session import original_commands, redesigned_commands
 from nsqsmart.embedded.nsqd.telling import LookupdTeller
 from nsqsmart.embedded.serving.flags import Flag, address, duration, switch, tls_version
 from nsqsmart.embedded.serving.program import COMMON, read_flags, run_until_signal, say
+from nsqsmart.embedded.serving.server import Scope
 from nsqsmart.names import Address, Dialect
 
 _NAME = "nsqd"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 
-from nsqsmart.embedded.nsqd.node import Node, Scope
+from nsqsmart.embedded.nsqd.node import Node
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.nsqd.tcp.session import Commands, Session
 from nsqsmart.embedded.serving.http import Request, Response, Router
-from nsqsmart.embedded.serving.server import Server
+from nsqsmart.embedded.serving.server import Scope, Server
 from nsqsmart.names import Address
 
 _HTTP_SLACK = 1024 * 1024
@@ -19,7 +19,7 @@ class Nsqd(Server):
 
     def __init__(self, options: NsqdOptions, scope: Scope) -> None:
         max_body = options.max_body_size + _HTTP_SLACK
-        super().__init__(options.tcp_address, options.http_address, max_body, scope.loop)
+        super().__init__(options.tcp_address, options.http_address, max_body, scope)
         self.node = Node(options, scope, self.connections)
         self.options = options
         self._commands: Commands | None = None
@@ -53,10 +53,9 @@ class Nsqd(Server):
         self._http.serve(sock, self.node.tls)
 
     def _answer(self, request: Request) -> Response | None:
-        node = self.node
-        if node.hung:
-            node.gate.wait()
-        return self._answer_unless(request, node.faults, node.log)
+        if self.node.hung:
+            self.node.gate.wait()
+        return super()._answer(request)
 
     def begin_stop(self) -> None:
         """Threads that wait for a hung node go on, and see that it is over."""

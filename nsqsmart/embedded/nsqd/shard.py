@@ -109,6 +109,10 @@ class Shard(Generic[P]):
         for sink in set(woken):
             sink.flush()
 
+    def pump(self) -> None:
+        """Send what may be sent now."""
+        self.run(lambda partition, now: partition.pump(now))
+
     def rearm(self) -> None:
         """See to it that :meth:`_ring` runs when something is due."""
         due = self.partition.alarm.at

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nsqsmart.embedded.faults import FaultBook
 from nsqsmart.embedded.nsqlookupd.original import original_router
 from nsqsmart.embedded.nsqlookupd.server import LookupdOptions, Nsqlookupd
 from nsqsmart.embedded.serving.flags import Flag, address, duration
-from nsqsmart.embedded.serving.loop import Loop
 from nsqsmart.embedded.serving.program import COMMON, read_flags, run_until_signal, say
+from nsqsmart.embedded.serving.server import Scope
 from nsqsmart.names import Address, Dialect
 
 _NAME = "nsqlookupd"
@@ -38,8 +37,8 @@ class Program:
     """One nsqlookupd, which knows what nsqds register and nothing else."""
 
     def __init__(self, options: LookupdOptions) -> None:
-        self._loop = Loop("nsqsmart-embedded")
-        self.lookupd = lookupd = Nsqlookupd(options, self._loop, FaultBook(), None)
+        self._scope = Scope("nsqsmart-embedded", logging=False)
+        self.lookupd = lookupd = Nsqlookupd(options, self._scope)
         if options.dialect is Dialect.ORIGINAL:
             lookupd.offer(original_router(lookupd.registrations))
         else:
@@ -60,7 +59,7 @@ class Program:
         """End every connection."""
         self.lookupd.stop()
         self.lookupd.release_ports()
-        self._loop.close()
+        self._scope.loop.close()
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -6,13 +6,10 @@ import json
 import socket
 from dataclasses import dataclass
 
-from nsqsmart.embedded.commandlog import CommandLog
-from nsqsmart.embedded.faults import FaultBook
 from nsqsmart.embedded.nsqlookupd.registering import PeerSession
 from nsqsmart.embedded.nsqlookupd.registrations import Registrations
-from nsqsmart.embedded.serving.http import Request, Response, Router
-from nsqsmart.embedded.serving.loop import Loop
-from nsqsmart.embedded.serving.server import Server
+from nsqsmart.embedded.serving.http import Router
+from nsqsmart.embedded.serving.server import Scope, Server
 from nsqsmart.embedded.serving.versions import VERSIONS
 from nsqsmart.names import Dialect
 
@@ -34,18 +31,14 @@ class LookupdOptions:
 class Nsqlookupd(Server):
     """A lookup daemon; ``name`` is the host:port of its HTTP interface."""
 
-    def __init__(
-        self, options: LookupdOptions, loop: Loop, faults: FaultBook, log: CommandLog | None
-    ) -> None:
-        super().__init__(options.tcp_address, options.http_address, _MAX_BODY, loop)
+    def __init__(self, options: LookupdOptions, scope: Scope) -> None:
+        super().__init__(options.tcp_address, options.http_address, _MAX_BODY, scope)
         self.options = options
         self.registrations = Registrations(
             inactive_after=_INACTIVE_AFTER[options.dialect],
             tombstone_lifetime=_TOMBSTONE_LIFETIME[options.dialect],
             remembers=options.dialect is Dialect.ORIGINAL,
         )
-        self._faults = faults
-        self._log = log
 
     @property
     def name(self) -> str:
@@ -59,9 +52,6 @@ class Nsqlookupd(Server):
     def _accept(self, sock: socket.socket, peer: tuple[str, int]) -> None:
         dialect, others = self.options.dialect, self.connections
         PeerSession(sock, peer, others, self.registrations, dialect, self.introduction).start()
-
-    def _answer(self, request: Request) -> Response | None:
-        return self._answer_unless(request, self._faults, self._log)
 
     def introduction(self) -> bytes:
         """What it answers to the IDENTIFY of an nsqd (protocol#lookup-tcp)."""

@@ -17,11 +17,8 @@ class Listener:
     """One listening socket, watched by a loop; *accept* gets every connection."""
 
     def __init__(self, address: tuple[str, int], loop: Loop, accept: Accept) -> None:
-        self._sock = socket.socket(_family(address), socket.SOCK_STREAM)
+        self._sock = _bound(address)
         try:
-            # A server that was killed must be able to come back on its port at once.
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._sock.bind(address)
             self._sock.listen(_BACKLOG)
         except OSError:
             self._sock.close()
@@ -73,7 +70,7 @@ class Ports:
         for listener in listeners:
             with suppress(OSError):
                 listener.close()
-                self._kept.append(_kept(listener.address))
+                self._kept.append(_bound(listener.address))
 
     def release(self) -> None:
         """Leave the ports to the machine, or to :meth:`open`."""
@@ -82,17 +79,15 @@ class Ports:
             sock.close()
 
 
-def _kept(address: tuple[str, int]) -> socket.socket:
-    """A socket that has *address* and does not listen: connections are refused."""
-    sock = socket.socket(_family(address), socket.SOCK_STREAM)
+def _bound(address: tuple[str, int]) -> socket.socket:
+    """A socket that has *address*; while it does not listen, connections are refused."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
+        # A server that was killed must be able to come back on its port at once.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
     except OSError:
         sock.close()
         raise
     return sock
-
-
-def _family(address: tuple[str, int]) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in address[0] else socket.AF_INET

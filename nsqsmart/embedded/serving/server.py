@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 
 from nsqsmart.embedded.commandlog import CommandLog
 from nsqsmart.embedded.faults import FaultBook
@@ -16,18 +17,33 @@ from nsqsmart.embedded.serving.misbehaving import misbehave, place_of
 Host = tuple[str, int]
 
 
+def _no_leaders(_topic: str, _partition: int) -> None:
+    """Outside a redesigned cluster nothing has a leader that could move."""
+
+
+class Scope:
+    """What several nodes share: the loop, the faults and the log of a cluster."""
+
+    def __init__(self, name: str, *, logging: bool) -> None:
+        self.loop = Loop(name)
+        self.faults = FaultBook()
+        self.log: CommandLog | None = CommandLog() if logging else None
+        self.move_leader: Callable[[str, int], None] = _no_leaders
+
+
 class Server:
     """A server with a TCP port and an HTTP port; addresses are (host, port).
 
     Ports that were 0 are chosen at the first :meth:`listen` and kept for the later ones.
     """
 
-    def __init__(self, tcp: Host, http: Host, max_body: int, loop: Loop) -> None:
+    def __init__(self, tcp: Host, http: Host, max_body: int, scope: Scope) -> None:
         self.tcp_address = tcp
         self.http_address = http
+        self.scope = scope
         self.connections = Connections()
         """Those of the TCP port."""
-        self._ports = Ports(loop)
+        self._ports = Ports(scope.loop)
         self._router: Router | None = None
         self._closing = threading.Event()
         self._http = HttpServer(self._answer, max_body)
@@ -67,12 +83,8 @@ class Server:
         self._http.serve(sock)
 
     def _answer(self, request: Request) -> Response | None:
-        raise NotImplementedError
-
-    def _answer_unless(
-        self, request: Request, faults: FaultBook, log: CommandLog | None
-    ) -> Response | None:
-        """The answer, unless one of *faults* acts on it."""
+        """The answer, unless a fault acts on it."""
+        faults, log = self.scope.faults, self.scope.log
         place = place_of(self.name, request)
         if log is not None:
             log.add(self.name, 0, f"{request.method} {request.path}", place.topic)

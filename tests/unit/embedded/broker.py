@@ -9,8 +9,8 @@ from typing import Any
 from nsqsmart.embedded.broker.channel import Channel, Limits
 from nsqsmart.embedded.broker.consumer import Consumer, Subscription
 from nsqsmart.embedded.broker.ids import RedesignedIds
-from nsqsmart.embedded.broker.original_partition import OriginalPartition, original_partition
-from nsqsmart.embedded.broker.partition import RedesignedPartition, redesigned_partition
+from nsqsmart.embedded.broker.original_partition import OriginalPartition
+from nsqsmart.embedded.broker.partition import RedesignedPartition
 from nsqsmart.wire.frames import FrameDecoder
 from nsqsmart.wire.messages import RawMessage, decode_message
 
@@ -61,11 +61,11 @@ class Client(Consumer):
 
 def redesigned(*, extended: bool = False, **limits: Any) -> RedesignedPartition:
     ids = RedesignedIds(0, coordinated=True)
-    return redesigned_partition(ids, Limits(**limits), Random(1), extended=extended)
+    return RedesignedPartition(ids, Limits(**limits), Random(1), extended=extended)
 
 
 def original(**limits: Any) -> OriginalPartition:
-    return original_partition(1, Limits(**limits), Random(1))
+    return OriginalPartition(1, Limits(**limits), Random(1))
 
 
 def publish(partition: Any, *bodies: bytes, now: float = 0.0) -> list[bytes]:

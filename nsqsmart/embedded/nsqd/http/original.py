@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from nsqsmart.embedded.broker.log import Entry
 from nsqsmart.embedded.gotext import digits
-from nsqsmart.embedded.nsqd.hosting import OriginalShard, OriginalTopics
+from nsqsmart.embedded.nsqd.hosting import OriginalShard, OriginalTopics, publish_deferred
 from nsqsmart.embedded.nsqd.http.config import config_route
 from nsqsmart.embedded.nsqd.http.posting import read_binary, read_lines
 from nsqsmart.embedded.nsqd.http.stats import original_stats
@@ -79,12 +78,7 @@ class _Api:
         delay = self._delay(request)
         shard = self._topics.get(topic)
         if delay:
-            with shard.lock:
-                _, woken = shard.partition.publish_deferred(
-                    request.body, time.time_ns(), time.monotonic(), delay
-                )
-            shard.rearm()
-            for sink in set(woken):
+            for sink in set(publish_deferred(shard, request.body, delay)):
                 sink.flush()
         else:
             self._store(shard, [request.body])
@@ -140,12 +134,9 @@ class _Api:
 
     def pause_topic(self, request: Request, *, paused: bool) -> None:
         shard = self._find(argument(request, "topic"))
-
-        def change(partition: Any, now: float) -> Any:
-            partition.pause(paused=paused)
-            return partition.pump(now)
-
-        shard.run(change)
+        with shard.lock:
+            shard.partition.pause(paused=paused)
+        shard.pump()
 
     def create_channel(self, request: Request) -> None:
         topic, channel = topic_and_channel(request)
@@ -163,12 +154,8 @@ class _Api:
 
     def pause_channel(self, request: Request, *, paused: bool) -> None:
         shard, name = self._channel(request)
-
-        def change(partition: Any, now: float) -> Any:
-            partition.channels[name].paused = paused
-            return partition.pump(now)
-
-        shard.run(change)
+        shard.partition.channels[name].paused = paused
+        shard.pump()
 
     def _find(self, topic: str) -> OriginalShard:
         shard = self._topics.find(topic)

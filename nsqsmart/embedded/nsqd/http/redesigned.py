@@ -210,12 +210,8 @@ class _Channels(ChannelPaths):
 
     def pause(self, request: Request, *, paused: bool) -> None:
         shard, channel = self._channel(request)
-
-        def change(partition: Any, now: float) -> Any:
-            channel.paused = paused
-            return partition.pump(now)
-
-        shard.run(change)
+        channel.paused = paused
+        shard.pump()
 
     def skip(self, request: Request, *, skipped: bool) -> None:
         shard, channel = self._channel(request)
@@ -233,16 +229,13 @@ class _Channels(ChannelPaths):
             position = parse_position(request.body)
         except (OffsetRefused, ValueError) as error:
             raise HttpError(400, str(error)) from error
-
-        def change(partition: Any, now: float) -> Any:
-            coordinated = self._hosting.coordinated
-            channel.move_to(find_index(shard, position, coordinated=coordinated))
-            return partition.pump(now)
-
+        coordinated = self._hosting.coordinated
         try:
-            shard.run(change)
+            with shard.lock:
+                channel.move_to(find_index(shard, position, coordinated=coordinated))
         except OffsetRefused as error:
             raise HttpError(500, str(error)) from error
+        shard.pump()
 
     def set_order(self, request: Request) -> None:
         """Also disconnects the consumers of the channel (protocol#ordered)."""
@@ -264,12 +257,9 @@ class _Channels(ChannelPaths):
         except GoError as error:
             raise HttpError(400, "INVALID_REQUEST") from error
         key = number.to_bytes(8, signed=True)
-
-        def change(partition: Any, now: float) -> Any:
+        with shard.lock:
             owner = next((each for each in channel.consumers if each.holds(key)), None)
             if owner is None:
                 raise HttpError(500, NOT_IN_FLIGHT)
             channel.finish_many(owner, [key])
-            return partition.pump(now)
-
-        shard.run(change)
+        shard.pump()

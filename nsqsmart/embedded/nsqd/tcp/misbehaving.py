@@ -48,7 +48,8 @@ class Misbehaviour:
         connection, node = self._connection, self._connection.node
         verb = shown(command.verb)
         topic, partition = _subject(connection, command)
-        node.note(connection.number, verb, topic, partition)
+        if node.log is not None:
+            node.log.add(node.name, connection.number, verb, topic, partition)
         fault = node.fault(verb, topic, partition)
         if fault is None or handler is None:
             return handler

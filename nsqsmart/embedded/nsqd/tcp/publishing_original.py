@@ -5,11 +5,9 @@ See protocol#pub to protocol#dpub.
 
 from __future__ import annotations
 
-import time
-
 from nsqsmart.embedded.broker.log import Entry
 from nsqsmart.embedded.gotext import digits, quote, shown
-from nsqsmart.embedded.nsqd.hosting import OriginalShard, OriginalTopics
+from nsqsmart.embedded.nsqd.hosting import OriginalShard, OriginalTopics, publish_deferred
 from nsqsmart.embedded.nsqd.refusals import BAD_MESSAGE, BAD_TOPIC, INVALID, Refused
 from nsqsmart.embedded.nsqd.tcp.bodies import BatchReader, read_rest, read_size
 from nsqsmart.embedded.nsqd.tcp.connection import Connection
@@ -60,19 +58,10 @@ class OriginalPublishing:
             raise Refused(INVALID, f"DPUB timeout {delay} out of range 0-{longest}")
         body = self._body(connection, "DPUB ")
         check_auth(connection, "DPUB", topic)
-        self.store_deferred(connection, topic, body, delay / 1000)
-        return OK
-
-    def store_deferred(self, connection: Connection, topic: str, body: bytes, delay: float) -> None:
-        """Store a message that is delivered *delay* seconds from now."""
         self._check_exiting(connection, "DPUB")
-        shard = self._topics.get(topic)
-        with shard.lock:
-            _, woken = shard.partition.publish_deferred(
-                body, time.time_ns(), time.monotonic(), delay
-            )
-        shard.rearm()
+        woken = publish_deferred(self._topics.get(topic), body, delay / 1000)
         connection.dirty.update(woken)
+        return OK
 
     def _store(self, connection: Connection, topic: str, entries: list[Entry], verb: str) -> None:
         self._check_exiting(connection, verb)

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsqsmart.errors import DiscoveryError
-from nsqsmart.policy.answers.documents import count_of, dicts_of, list_of, shown, text_of, unwrap
+from nsqsmart.policy.answers.documents import (
+    count_of,
+    dicts_of,
+    list_of,
+    object_of,
+    shown,
+    text_of,
+    unwrap,
+)
 
 
 @pytest.mark.parametrize(
@@ -64,3 +72,11 @@ def test_objects_are_picked_out_of_a_list():
 def test_what_a_peer_says_cannot_drive_a_terminal():
     assert shown("  one\x1b[2J\ntwo ") == "one\\x1b[2J\\ntwo"
     assert shown("x" * 300) == "x" * 200
+
+
+def test_an_object_is_taken_or_what_came_is_told():
+    assert object_of(200, b'{"status_code":200,"status_txt":"OK","data":{"a":1}}', "x") == {"a": 1}
+    with pytest.raises(DiscoveryError, match="nodes answered 404 'NOT_FOUND'"):
+        object_of(404, b'{"message":"NOT_FOUND"}', "nodes")
+    with pytest.raises(DiscoveryError, match="stats answered 200 ''"):
+        object_of(200, b"[1]", "stats")
