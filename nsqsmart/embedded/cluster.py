@@ -18,7 +18,7 @@ from nsqsmart.embedded.commandlog import CommandLog
 from nsqsmart.embedded.faults import FaultBook
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.nsqd.server import Nsqd
-from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
+from nsqsmart.embedded.nsqd.shard import Shard, TopicDescription
 from nsqsmart.embedded.nsqlookupd.server import LookupdOptions, Nsqlookupd
 from nsqsmart.embedded.serving.server import Scope
 from nsqsmart.names import Dialect, check_channel, check_topic
@@ -142,7 +142,7 @@ class Cluster:
         where the nodes would not suffice. Raises ValueError with the server's text. On an original
         cluster every nsqd gets the topic, and anything but the name must be left alone.
         """
-        meta = TopicMeta(
+        meta = TopicDescription(
             name=check_topic(topic),
             partitions=partitions,
             replicas=replicas,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 _KEPT = 200_000
 
 
-class Entry(NamedTuple):
+class LoggedCommand(NamedTuple):
     """One command, or one HTTP request (``GET /lookup``); ``nsqd`` is the node's host:port.
 
     ``connection`` numbers the connections of a node from 1. ``topic`` is empty and ``partition``
@@ -29,7 +29,7 @@ class CommandLog:
     """The newest entries; older ones are forgotten."""
 
     def __init__(self) -> None:
-        self._entries: deque[Entry] = deque(maxlen=_KEPT)
+        self._entries: deque[LoggedCommand] = deque(maxlen=_KEPT)
         self._serial = count(1)
 
     def add(
@@ -41,9 +41,11 @@ class CommandLog:
         partition: int | None = None,
     ) -> None:
         """Note a command that was received."""
-        self._entries.append(Entry(next(self._serial), nsqd, connection, command, topic, partition))
+        self._entries.append(
+            LoggedCommand(next(self._serial), nsqd, connection, command, topic, partition)
+        )
 
-    def of(self, command: str, topic: str | None = None) -> list[Entry]:
+    def of(self, command: str, topic: str | None = None) -> list[LoggedCommand]:
         """The entries of one command, of one topic if it is given."""
         return [
             entry for entry in self if entry.command == command and topic in (None, entry.topic)
@@ -53,14 +55,14 @@ class CommandLog:
         """Forget everything; serials go on."""
         self._entries.clear()
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[LoggedCommand]:
         # A copy: commands arrive while the caller looks.
         return iter(list(self._entries))
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __getitem__(self, index: int) -> Entry:
+    def __getitem__(self, index: int) -> LoggedCommand:
         if index < 0:
             return list(self._entries)[index]
         return next(islice(iter(self), index, None))

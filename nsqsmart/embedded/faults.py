@@ -117,7 +117,7 @@ ONLY_PROXIES = frozenset({"cut", "drop", "half_open"})
 """What a server cannot do, and :class:`nsqsmart.testing.proxy.Proxy` can."""
 
 
-class Place(NamedTuple):
+class FaultPlace(NamedTuple):
     """Where a command arrived; the node's name is its host:port."""
 
     node: str
@@ -154,7 +154,7 @@ class Match:
             counts = f"nth={self.nth}, times={self.times} on {self.command}"
             raise FaultUnknown(f"{counts}: both are counted from 1")
 
-    def fits(self, command: str, place: Place) -> bool:
+    def fits(self, command: str, place: FaultPlace) -> bool:
         """Whether the command counts."""
         return (
             command == self.command
@@ -387,7 +387,7 @@ class FaultBook:
             self._faults.clear()
             self.armed = False
 
-    def take(self, command: str, place: Place) -> Fault | None:
+    def take(self, command: str, place: FaultPlace) -> Fault | None:
         """Count the command; the fault that acts on it, if one does."""
         return self.choose(lambda match: match.fits(command, place))
 

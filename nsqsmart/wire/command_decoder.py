@@ -31,7 +31,7 @@ class LineTooLong(ProtocolError):
     """A command line exceeds what the server buffers; it closes without an answer."""
 
 
-class Command(NamedTuple):
+class CommandLine(NamedTuple):
     """A command line: its verb and its other tokens; ids are raw."""
 
     verb: bytes
@@ -87,7 +87,7 @@ class CommandDecoder:
         self._start += len(ids) * _FIN_SIZE
         return ids
 
-    def next_command(self) -> Command | None:
+    def next_command(self) -> CommandLine | None:
         """The next command line, or None while it is incomplete.
 
         Raises :class:`LineTooLong` when more than the dialect's limit came without an LF.
@@ -97,7 +97,7 @@ class CommandDecoder:
         line = self._line(self._start)
         return None if line is None else self._tokens(line)
 
-    def _next_redesigned(self) -> Command | None:
+    def _next_redesigned(self) -> CommandLine | None:
         head = bytes(self._buffer[self._start : self._start + 5])
         # An LF within the verb ends the line there: "FI\n" is no FIN.
         if head[:3] in _ACK_VERBS:
@@ -107,7 +107,7 @@ class CommandDecoder:
         line = self._line(self._start)
         return None if line is None else self._tokens(line)
 
-    def _ack(self, verb: bytes) -> Command | None:
+    def _ack(self, verb: bytes) -> CommandLine | None:
         """FIN and REQ: the id by width, then the rest of the line (protocol#binary-ids)."""
         first = self._newline(self._start)
         if first is None:
@@ -119,10 +119,10 @@ class CommandDecoder:
             return None
         message_id = line[4:_ACK_HEAD]
         if verb == b"REQ" and len(line) > _ACK_HEAD:
-            return Command(verb, (message_id, line[_ACK_HEAD + 1 :]))
-        return Command(verb, (message_id,))
+            return CommandLine(verb, (message_id, line[_ACK_HEAD + 1 :]))
+        return CommandLine(verb, (message_id,))
 
-    def _touch(self) -> Command | None:
+    def _touch(self) -> CommandLine | None:
         """TOUCH: at least 23 bytes, LFs among them or not; nothing is read after them."""
         newline = self._newline(self._start)
         if newline is None:
@@ -131,7 +131,7 @@ class CommandDecoder:
         if end > len(self._buffer):
             return None
         data = self._cut(end - self._start)
-        return Command(b"TOUCH", (data[6:_TOUCH_HEAD],))
+        return CommandLine(b"TOUCH", (data[6:_TOUCH_HEAD],))
 
     def _newline(self, search_from: int) -> int | None:
         """Where the line at the head of the stream ends; refuses one beyond the limit."""
@@ -153,6 +153,6 @@ class CommandDecoder:
         return data
 
     @staticmethod
-    def _tokens(line: bytes) -> Command:
+    def _tokens(line: bytes) -> CommandLine:
         verb, *params = line.removesuffix(b"\r").split(b" ")
-        return Command(verb, tuple(params))
+        return CommandLine(verb, tuple(params))

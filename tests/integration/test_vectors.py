@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from nsqsmart.embedded.nsqd.refusals import Refused
+from nsqsmart.embedded.nsqd.refusals import CommandRefused
 from tests.helpers import ROOT
 from tests.integration.vector_values import agrees, frame_agrees
 from tests.integration.vectors import Bench, ByHand
@@ -19,7 +19,7 @@ def local_write_error(bench: Bench) -> None:
     """A failure that is the node's own keeps its text."""
     plain_topic(bench)
     text = "ErrType:7 ErrCode:1 : local boom"
-    the_shard(bench).refusal = lambda: Refused("E_PUB_FAILED", text, fatal=False)
+    the_shard(bench).refusal = lambda: CommandRefused("E_PUB_FAILED", text, fatal=False)
 
 
 def consuming_disabled(bench: Bench) -> None:

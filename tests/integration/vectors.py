@@ -42,7 +42,7 @@ class Bench:
         self.cluster: Cluster | None = None
         self.nsqd: Nsqd | None = None
         self.lookupd: Nsqlookupd | None = None
-        self.program: program_nsqd.Program | None = None
+        self.program: program_nsqd.NsqdProgram | None = None
         self._folder = folder
         self._connections: dict[str, RawClient] = {}
         self._held: dict[str, bytes] = {}
@@ -87,7 +87,7 @@ class Bench:
         common.append("--http-address=127.0.0.1:0")
         if self.vector["server"] == "nsqlookupd":
             values = parse(common, program_nsqlookupd.FLAGS)
-            lookup = program_nsqlookupd.Program(program_nsqlookupd.make_options(values))
+            lookup = program_nsqlookupd.LookupdProgram(program_nsqlookupd.make_options(values))
             lookup.start()
             self._stack.callback(lookup.stop)
             self.lookupd = lookup.lookupd
@@ -96,7 +96,7 @@ class Bench:
         flags = [flag for action in given for flag in action.get("flags", ())]
         common.append(f"--data-path={self._folder}")
         values = parse([*common, *flags], program_nsqd.FLAGS)
-        self.program = program_nsqd.Program(program_nsqd.make_options(values), ())
+        self.program = program_nsqd.NsqdProgram(program_nsqd.make_options(values), ())
         self.program.start()
         self._stack.callback(self.program.stop)
         self.nsqd = self.program.nsqd

@@ -222,7 +222,7 @@ ROOMS: tuple[Mutant, ...] = (
         "the-port-of-a-killed-server-is-anybodys",
         "nsqsmart/embedded/serving/listening.py",
         "self._kept.append(_bound(listener.address))",
-        "_kept(listener.address).close()",
+        "_bound(listener.address).close()",
         "a server that was killed comes back on its port",
         ("tests/integration/embedded/test_nodes.py",),
     ),

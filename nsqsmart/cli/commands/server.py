@@ -16,8 +16,8 @@ from nsqsmart.embedded import Cluster
 from nsqsmart.embedded.cluster_options import ClusterOptions
 from nsqsmart.embedded.nsqd.hosting import OriginalTopics
 from nsqsmart.embedded.nsqd.options import NsqdOptions
-from nsqsmart.embedded.nsqd.program import Program as NsqdProgram
-from nsqsmart.embedded.nsqlookupd.program import Program as LookupdProgram
+from nsqsmart.embedded.nsqd.program import NsqdProgram
+from nsqsmart.embedded.nsqlookupd.program import LookupdProgram
 from nsqsmart.embedded.nsqlookupd.server import LookupdOptions
 from nsqsmart.errors import ConfigError
 from nsqsmart.names import Dialect, check_topic

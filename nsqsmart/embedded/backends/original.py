@@ -8,7 +8,7 @@ from typing import Any
 from nsqsmart.embedded.nsqd.hosting import Announcer, OriginalTopics
 from nsqsmart.embedded.nsqd.http.original import original_nsqd_router
 from nsqsmart.embedded.nsqd.server import Nsqd
-from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
+from nsqsmart.embedded.nsqd.shard import Shard, TopicDescription
 from nsqsmart.embedded.nsqd.tcp.session import original_commands
 from nsqsmart.embedded.nsqlookupd.original import original_router
 from nsqsmart.embedded.nsqlookupd.registrations import NO_PARTITION, Key, Peer
@@ -90,9 +90,9 @@ class OriginalBackend:
             nsqd.listen()
             announcer.connect()
 
-    def create_topic(self, meta: TopicMeta, *, multi_part: bool | None) -> None:
+    def create_topic(self, meta: TopicDescription, *, multi_part: bool | None) -> None:
         """On every node that runs."""
-        if multi_part is not None or meta != TopicMeta(name=meta.name):
+        if multi_part is not None or meta != TopicDescription(name=meta.name):
             raise ValueError("a topic of an original cluster has a name and nothing else")
         for nsqd in self._nsqds:
             if nsqd.listening:

@@ -11,7 +11,7 @@ from nsqsmart.embedded.coordination.coordinator import ClusterHosting, Coordinat
 from nsqsmart.embedded.coordination.topology import CoordinatorRefused
 from nsqsmart.embedded.nsqd.http.redesigned import redesigned_nsqd_router
 from nsqsmart.embedded.nsqd.server import Nsqd
-from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
+from nsqsmart.embedded.nsqd.shard import Shard, TopicDescription
 from nsqsmart.embedded.nsqd.tcp.session import redesigned_commands
 from nsqsmart.embedded.nsqlookupd.answers import LookupAnswers
 from nsqsmart.embedded.nsqlookupd.redesigned import redesigned_router
@@ -38,9 +38,11 @@ class RedesignedBackend:
         """Topics are made when they are first named."""
         count = len(self._topology.nsqds)
 
-        def describe(name: str) -> TopicMeta:
+        def describe(name: str) -> TopicDescription:
             multi = partitions * replicas > count
-            return TopicMeta(name=name, partitions=partitions, replicas=replicas, multi_part=multi)
+            return TopicDescription(
+                name=name, partitions=partitions, replicas=replicas, multi_part=multi
+            )
 
         self._topology.default_meta = describe
         self._topology.auto_create = True
@@ -59,7 +61,7 @@ class RedesignedBackend:
             nsqd.listen()
             self._coordinator.liveness.joined(nsqd)
 
-    def create_topic(self, meta: TopicMeta, *, multi_part: bool | None) -> None:
+    def create_topic(self, meta: TopicDescription, *, multi_part: bool | None) -> None:
         """Raises ValueError with the server's text."""
         if multi_part is None:
             nodes = len(self._topology.up)

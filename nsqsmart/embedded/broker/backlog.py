@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 
-from nsqsmart.embedded.broker.log import Log
+from nsqsmart.embedded.broker.log import PartitionLog
 from nsqsmart.embedded.broker.records import Record
 
 
-class Backlog:
+class ChannelBacklog:
     """Messages in the order in which they go out.
 
     ``cursor`` is the index of the next record to read; ``again`` holds what was sent before, each
     with the index that must have been read first; ``left_out`` are indexes that are read past.
     """
 
-    def __init__(self, log: Log, start: int) -> None:
+    def __init__(self, log: PartitionLog, start: int) -> None:
         self.cursor = start
         self.again: deque[tuple[int, Record]] = deque()
         self.left_out: set[int] = set()

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from nsqsmart.embedded.broker.backlog import Backlog
+from nsqsmart.embedded.broker.backlog import ChannelBacklog
 from nsqsmart.embedded.broker.confirming import Confirmed
-from nsqsmart.embedded.broker.consumer import Consumer, Sink
+from nsqsmart.embedded.broker.consumer import ChannelConsumer, FrameSink
 from nsqsmart.embedded.broker.deferring import Alarm, Deferrals
-from nsqsmart.embedded.broker.log import Log
+from nsqsmart.embedded.broker.log import PartitionLog
 from nsqsmart.embedded.broker.records import Record, encode
 from nsqsmart.wire.messages import PLAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class BrokerLimits:
     """What the server grants at most; times in seconds, sizes in bytes."""
 
     max_msg_timeout: float = 900.0
@@ -32,13 +32,13 @@ class Limits:
 class Surroundings(NamedTuple):
     """What every channel of a partition shares."""
 
-    log: Log
+    log: PartitionLog
     alarm: Alarm
-    limits: Limits
+    limits: BrokerLimits
     random: Random
 
 
-class Channel(ABC):
+class BrokerChannel(ABC):
     """What both dialects have in common.
 
     A message that was delivered once and not answered has no entry in ``attempts``: the common
@@ -48,10 +48,10 @@ class Channel(ABC):
     def __init__(self, name: str, surroundings: Surroundings, start: int) -> None:
         self.name = name
         self.log, self._alarm, self.limits, self._random = surroundings
-        self.consumers: list[Consumer] = []
+        self.consumers: list[ChannelConsumer] = []
         self.paused = False
         self.confirmed = Confirmed(start)
-        self.backlog = Backlog(self.log, start)
+        self.backlog = ChannelBacklog(self.log, start)
         self.deferred = Deferrals(self._alarm)
         self.attempts: dict[int, int] = {}
         self.began_at = start
@@ -74,9 +74,9 @@ class Channel(ABC):
 
     # ------------------------------------------------------------------------------- delivery
 
-    def pump(self, now: float) -> list[Sink]:
+    def pump(self, now: float) -> list[FrameSink]:
         """Send what may be sent; returns the sinks to flush."""
-        woken: list[Sink] = []
+        woken: list[FrameSink] = []
         if self.paused:
             return woken
         while True:
@@ -100,7 +100,7 @@ class Channel(ABC):
         """An upper bound of what may be sent."""
         return self.backlog.available()
 
-    def _take_for(self, consumer: Consumer, count: int) -> list[Record]:  # noqa: ARG002 - the interface has it
+    def _take_for(self, consumer: ChannelConsumer, count: int) -> list[Record]:  # noqa: ARG002 - the interface has it
         """Up to *count* messages for *consumer*."""
         return self._take(count)
 
@@ -108,7 +108,7 @@ class Channel(ABC):
         """Up to *count* messages, requeued ones where their turn has come."""
         return self.backlog.take(count)
 
-    def _deliver(self, consumer: Consumer, batch: list[Record], now: float) -> bool:
+    def _deliver(self, consumer: ChannelConsumer, batch: list[Record], now: float) -> bool:
         """Put *batch* in the hands of *consumer*; whether anything is to be sent now."""
         subscription = consumer.subscription
         if subscription.sample_rate or subscription.wants:
@@ -127,7 +127,7 @@ class Channel(ABC):
         self._alarm.by(now + subscription.msg_timeout)
         return consumer.sink.deliver(frames, hold=self._may_hold_back(consumer))
 
-    def _may_hold_back(self, consumer: Consumer) -> bool:
+    def _may_hold_back(self, consumer: ChannelConsumer) -> bool:
         """Whether messages may wait for others: not when no other can come (protocol#buffering)."""
         return consumer.room() > 0
 
@@ -138,7 +138,7 @@ class Channel(ABC):
         self.attempts[record.index] = attempt = min(before + 1, self.limits.max_attempts)
         return attempt
 
-    def _is_wanted(self, consumer: Consumer, record: Record) -> bool:
+    def _is_wanted(self, consumer: ChannelConsumer, record: Record) -> bool:
         """Sampling and filters; what is not wanted is done with.
 
         See protocol#sampling, protocol#ext-filter.
@@ -155,7 +155,7 @@ class Channel(ABC):
 
     # -------------------------------------------------------------------------------- answers
 
-    def finish_many(self, consumer: Consumer, keys: list[bytes]) -> list[tuple[int, str]]:
+    def finish_many(self, consumer: ChannelConsumer, keys: list[bytes]) -> list[tuple[int, str]]:
         """FIN of several messages; the position and the reason of each that failed."""
         failed: list[tuple[int, str]] = []
         take, confirm, attempts = consumer.in_flight.pop, self.confirmed.add, self.attempts
@@ -175,10 +175,12 @@ class Channel(ABC):
         return failed
 
     @abstractmethod
-    def requeue(self, consumer: Consumer, key: bytes, delay: float, now: float) -> str | None:
+    def requeue(
+        self, consumer: ChannelConsumer, key: bytes, delay: float, now: float
+    ) -> str | None:
         """REQ after *delay* seconds; the reason if it failed."""
 
-    def touch(self, consumer: Consumer, key: bytes, now: float) -> str | None:
+    def touch(self, consumer: ChannelConsumer, key: bytes, now: float) -> str | None:
         """TOUCH: a fresh timeout, within the limit since delivery; the reason if it failed."""
         entry = consumer.take(key)
         if entry is None:
@@ -191,10 +193,10 @@ class Channel(ABC):
         return None
 
     @abstractmethod
-    def _refuse(self, consumer: Consumer, key: bytes) -> str:
+    def _refuse(self, consumer: ChannelConsumer, key: bytes) -> str:
         """Why an answer to *key* cannot be taken from *consumer*."""
 
-    def _owner(self, key: bytes) -> Consumer | None:
+    def _owner(self, key: bytes) -> ChannelConsumer | None:
         return next((each for each in self.consumers if each.holds(key)), None)
 
     def _done(self, record: Record) -> None:
@@ -228,7 +230,7 @@ class Channel(ABC):
         for record in self.deferred.take_due(now):
             self._put_back(record)
 
-    def _time_out(self, consumer: Consumer, record: Record) -> None:  # noqa: ARG002 - the interface has it
+    def _time_out(self, consumer: ChannelConsumer, record: Record) -> None:  # noqa: ARG002 - the interface has it
         self._count_delivery(record)
         self._put_back(record)
 
@@ -240,18 +242,18 @@ class Channel(ABC):
 
     # ------------------------------------------------------------------------------ membership
 
-    def add(self, consumer: Consumer) -> None:
+    def add(self, consumer: ChannelConsumer) -> None:
         """A connection subscribes."""
         self.consumers.append(consumer)
 
-    def remove(self, consumer: Consumer, now: float) -> None:
+    def remove(self, consumer: ChannelConsumer, now: float) -> None:
         """A connection is gone, or unsubscribed; harmless if it was removed before."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
             self._abandon(consumer, now)
 
     @abstractmethod
-    def _abandon(self, consumer: Consumer, now: float) -> None:
+    def _abandon(self, consumer: ChannelConsumer, now: float) -> None:
         """What becomes of the messages that a lost connection had in hand."""
 
     def leave_out(self, indexes: Iterable[int]) -> None:

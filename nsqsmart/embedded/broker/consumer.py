@@ -15,7 +15,7 @@ _SLOW_AFTER = 5
 _ERRORS_OVER_RDY = 20
 
 
-class Sink(Protocol):
+class FrameSink(Protocol):
     """Where frames for a consumer go."""
 
     def put(self, frames: Iterable[bytes]) -> None:
@@ -35,7 +35,7 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class SubscriptionTerms:
     """What SUB and the IDENTIFY before it settled; ``msg_timeout`` in seconds."""
 
     msg_timeout: float = 60.0
@@ -47,7 +47,7 @@ class Subscription:
     """The server-side filter, None for everything (protocol#ext-filter)."""
 
 
-class Consumer:
+class ChannelConsumer:
     """One subscribed connection, as its channel sees it.
 
     ``in_flight`` maps the key of a message to it and the time it was delivered, oldest first;
@@ -71,7 +71,7 @@ class Consumer:
         "touched",
     )
 
-    def __init__(self, number: int, sink: Sink, subscription: Subscription) -> None:
+    def __init__(self, number: int, sink: FrameSink, subscription: SubscriptionTerms) -> None:
         self.id = number
         self.sink = sink
         self.subscription = subscription

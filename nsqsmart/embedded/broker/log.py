@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from nsqsmart.embedded.broker.ids import OriginalIds, RedesignedIds
-from nsqsmart.embedded.broker.original_memory import HEAD, Batch
+from nsqsmart.embedded.broker.original_memory import HEAD, UnreadBatch
 from nsqsmart.embedded.broker.records import (
     RECORD_OVERHEAD,
     Extension,
@@ -17,7 +17,7 @@ from nsqsmart.embedded.broker.records import (
 )
 from nsqsmart.wire.frames import MESSAGE
 
-Entry = tuple[bytes, int, Extension | None]
+NewMessage = tuple[bytes, int, Extension | None]
 """What is published: body, trace id (0 for none), extension header."""
 
 _DROP_AT_ONCE = 4096
@@ -29,7 +29,7 @@ class RecordTooLong(Exception):
     """A message with its header does not fit the log; the text is the server's (protocol#pub)."""
 
 
-class Log(ABC):
+class PartitionLog(ABC):
     """Records by index; the first ones may have been dropped, their indexes stay taken.
 
     ``visible`` is the index after the last record that channels may read: it is below ``end``
@@ -92,7 +92,7 @@ class Log(ABC):
         if not self.frozen:
             self.visible = self.end
 
-    def append_all(self, entries: Sequence[Entry], timestamp: int) -> list[Record]:
+    def append_all(self, entries: Sequence[NewMessage], timestamp: int) -> list[Record]:
         """Store several messages, in order; the records, if they are asked for."""
         append = self.append
         return [append(body, timestamp, trace, ext) for body, trace, ext in entries]
@@ -152,7 +152,7 @@ class Log(ABC):
         self.base = self.visible = self.end
 
 
-class RedesignedLog(Log):
+class RedesignedLog(PartitionLog):
     """Internal ids that grow by one; the trace id is the second half of the id."""
 
     def __init__(self, ids: RedesignedIds, longest: int, *, extended: bool = False) -> None:
@@ -161,7 +161,7 @@ class RedesignedLog(Log):
         self.ids = ids
         self._longest = longest + RECORD_OVERHEAD - _SIZE_WORD
 
-    def append_all(self, entries: Sequence[Entry], timestamp: int) -> list[Record]:
+    def append_all(self, entries: Sequence[NewMessage], timestamp: int) -> list[Record]:
         """Store several messages, or none; raises :class:`RecordTooLong`."""
         if self.extended:
             for body, _, ext in entries:
@@ -180,7 +180,7 @@ class RedesignedLog(Log):
         return message_id[:8]
 
 
-class OriginalLog(Log):
+class OriginalLog(PartitionLog):
     """Ids of hexadecimal digits, made of the time.
 
     No client is told the id of what was published, so the records of a batch are made when they
@@ -190,7 +190,7 @@ class OriginalLog(Log):
     def __init__(self, ids: OriginalIds) -> None:
         super().__init__()
         self._ids = ids
-        self._unread: deque[Batch] = deque()
+        self._unread: deque[UnreadBatch] = deque()
 
     def append(
         self, body: bytes, timestamp: int, trace_id: int = 0, ext: Extension | None = None
@@ -199,13 +199,13 @@ class OriginalLog(Log):
         self._make(self.end)
         return super().append(body, timestamp, trace_id, ext)
 
-    def append_all(self, entries: Sequence[Entry], timestamp: int) -> list[Record]:
+    def append_all(self, entries: Sequence[NewMessage], timestamp: int) -> list[Record]:
         """Store several messages, in order; their records are made when a channel reads them."""
         if len(entries) == 1 and not self._unread:
             return [super().append(entries[0][0], timestamp)]
         bodies = [body for body, _, _ in entries]
         ids = self._ids.take_many(timestamp, len(bodies))
-        batch = Batch(bodies, timestamp, ids, self.end, self.next_offset)
+        batch = UnreadBatch(bodies, timestamp, ids, self.end, self.next_offset)
         self._unread.append(batch)
         self._grow(len(bodies), batch.size)
         return []

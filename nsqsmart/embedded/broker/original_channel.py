@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nsqsmart.embedded.broker.channel import Channel, Surroundings
-from nsqsmart.embedded.broker.consumer import Consumer
+from nsqsmart.embedded.broker.channel import BrokerChannel, Surroundings
+from nsqsmart.embedded.broker.consumer import ChannelConsumer
 from nsqsmart.embedded.broker.original_memory import Overflow
 from nsqsmart.embedded.broker.records import Record
 
@@ -11,7 +11,7 @@ NOT_IN_FLIGHT = "ID not in flight"
 NOT_OWNER = "client does not own message"
 
 
-class OriginalChannel(Channel):
+class OriginalChannel(BrokerChannel):
     """One queue, first come first served; what comes back goes to its end.
 
     Messages of a lost connection stay in flight until they time out (protocol#attempts): they move
@@ -89,7 +89,9 @@ class OriginalChannel(Channel):
         self.overflow = on_disk
         self.leave_out([*done, *lost])
 
-    def requeue(self, consumer: Consumer, key: bytes, delay: float, now: float) -> str | None:
+    def requeue(
+        self, consumer: ChannelConsumer, key: bytes, delay: float, now: float
+    ) -> str | None:
         """Back to the end of the queue, at once or after *delay* seconds (protocol#req)."""
         entry = consumer.take(key)
         if entry is None:
@@ -104,13 +106,13 @@ class OriginalChannel(Channel):
             self.deferred.hold(record, now + min(delay, self.limits.max_requeue_delay))
         return None
 
-    def _refuse(self, consumer: Consumer, key: bytes) -> str:  # noqa: ARG002 - the interface has it
+    def _refuse(self, consumer: ChannelConsumer, key: bytes) -> str:  # noqa: ARG002 - the interface has it
         return NOT_OWNER if self._owner(key) or key in self.orphans else NOT_IN_FLIGHT
 
     def _put_back(self, record: Record) -> None:
         self.backlog.put_last(record)
 
-    def _abandon(self, consumer: Consumer, now: float) -> None:  # noqa: ARG002 - the interface has it
+    def _abandon(self, consumer: ChannelConsumer, now: float) -> None:  # noqa: ARG002 - the interface has it
         timeout = consumer.subscription.msg_timeout
         touched = {key: deadline for key, (_, _, deadline) in consumer.touched.items()}
         for record, delivered in consumer.take_all():

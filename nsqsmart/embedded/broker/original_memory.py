@@ -15,7 +15,7 @@ HEAD = struct.Struct(">IIQH16s")
 """The frame of a first delivery (protocol#plain-frame); its size is the record's."""
 
 
-class Batch:
+class UnreadBatch:
     """Their frames; the rest of a record is made when it is read.
 
     Everything is done column by column: message by message it would cost twice as much.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from nsqsmart.embedded.broker.channel import Channel, Limits
-from nsqsmart.embedded.broker.consumer import Consumer, Sink
+from nsqsmart.embedded.broker.channel import BrokerChannel, BrokerLimits
+from nsqsmart.embedded.broker.consumer import ChannelConsumer, FrameSink
 from nsqsmart.embedded.broker.ids import OriginalIds
-from nsqsmart.embedded.broker.log import Entry, OriginalLog
+from nsqsmart.embedded.broker.log import NewMessage, OriginalLog
 from nsqsmart.embedded.broker.original_channel import OriginalChannel
 from nsqsmart.embedded.broker.original_memory import Overflow
 from nsqsmart.embedded.broker.partition import Partition
@@ -21,7 +21,7 @@ class OriginalPartition(Partition):
     channels: dict[str, OriginalChannel]  # type: ignore[assignment]
     make_channel = OriginalChannel
 
-    def __init__(self, node: int, limits: Limits, random: Random) -> None:
+    def __init__(self, node: int, limits: BrokerLimits, random: Random) -> None:
         """An empty one on node number *node*."""
         super().__init__(OriginalLog(OriginalIds(node)), limits, random)
         self.ephemeral = False
@@ -41,8 +41,8 @@ class OriginalPartition(Partition):
         self._overflow()
 
     def publish(
-        self, entries: Sequence[Entry], timestamp: int, now: float
-    ) -> tuple[list[Record], list[Sink]]:
+        self, entries: Sequence[NewMessage], timestamp: int, now: float
+    ) -> tuple[list[Record], list[FrameSink]]:
         """What no channel takes at once, and memory has no room for, goes to disk."""
         stored = super().publish(entries, timestamp, now)
         self._overflow()
@@ -106,7 +106,7 @@ class OriginalPartition(Partition):
 
     def publish_deferred(
         self, body: bytes, timestamp: int, now: float, delay: float
-    ) -> tuple[Record, list[Sink]]:
+    ) -> tuple[Record, list[FrameSink]]:
         """DPUB: delivered *delay* seconds from now."""
         record = self.log.append(body, timestamp)
         if delay > 0:
@@ -121,7 +121,7 @@ class OriginalPartition(Partition):
     def _beginning(self) -> int:
         return self.log.visible if self.channels else self._waiting_from
 
-    def create_channel(self, name: str, *, start: int | None = None) -> Channel:
+    def create_channel(self, name: str, *, start: int | None = None) -> BrokerChannel:
         """The first channel takes over what the topic kept."""
         new = name not in self.channels
         channel = super().create_channel(name, start=start)
@@ -134,7 +134,7 @@ class OriginalPartition(Partition):
             self._overflow()
         return channel
 
-    def delete_channel(self, name: str) -> list[Consumer]:
+    def delete_channel(self, name: str) -> list[ChannelConsumer]:
         """After the last one the topic keeps messages again."""
         gone = super().delete_channel(name)
         if not self.channels:

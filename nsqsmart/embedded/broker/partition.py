@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from nsqsmart.embedded.broker.channel import Channel, Limits, Surroundings
-from nsqsmart.embedded.broker.consumer import Consumer, Sink
+from nsqsmart.embedded.broker.channel import BrokerChannel, BrokerLimits, Surroundings
+from nsqsmart.embedded.broker.consumer import ChannelConsumer, FrameSink
 from nsqsmart.embedded.broker.deferring import Alarm
 from nsqsmart.embedded.broker.ids import RedesignedIds
-from nsqsmart.embedded.broker.log import Entry, Log, RedesignedLog
+from nsqsmart.embedded.broker.log import NewMessage, PartitionLog, RedesignedLog
 from nsqsmart.embedded.broker.records import Record
 from nsqsmart.embedded.broker.redesigned_channel import RedesignedChannel, forget, redeliver
 
@@ -28,28 +28,28 @@ class Partition:
     disk.
     """
 
-    make_channel: Callable[[str, Surroundings, int], Channel]
+    make_channel: Callable[[str, Surroundings, int], BrokerChannel]
 
-    def __init__(self, log: Log, limits: Limits, random: Random) -> None:
+    def __init__(self, log: PartitionLog, limits: BrokerLimits, random: Random) -> None:
         self.log = log
         self.alarm = Alarm()
         self.limits = limits
-        self.channels: dict[str, Channel] = {}
+        self.channels: dict[str, BrokerChannel] = {}
         self.keep: Keep | None = None
         self._surroundings = Surroundings(log, self.alarm, limits, random)
 
     def publish(
-        self, entries: Sequence[Entry], timestamp: int, now: float
-    ) -> tuple[list[Record], list[Sink]]:
+        self, entries: Sequence[NewMessage], timestamp: int, now: float
+    ) -> tuple[list[Record], list[FrameSink]]:
         """Store *entries* in order; returns the records, and the sinks to flush.
 
         *timestamp* is nanoseconds since the epoch, *now* seconds of the caller's clock.
         """
         return self.log.append_all(entries, timestamp), self.pump(now)
 
-    def pump(self, now: float) -> list[Sink]:
+    def pump(self, now: float) -> list[FrameSink]:
         """Let every channel send what it may; returns the sinks to flush."""
-        woken: list[Sink] = []
+        woken: list[FrameSink] = []
         for channel in self.channels.values():
             if channel.consumers:
                 woken += channel.pump(now)
@@ -61,7 +61,7 @@ class Partition:
         oldest = [channel.confirmed.position for channel in self.channels.values()]
         self.log.drop_before(min(oldest, default=self.log.base))
 
-    def expire(self, now: float) -> list[Sink]:
+    def expire(self, now: float) -> list[FrameSink]:
         """Do what was due by *now*, and set the alarm anew; returns the sinks to flush."""
         self.alarm.at = float("inf")
         for channel in self.channels.values():
@@ -73,7 +73,7 @@ class Partition:
                 self.alarm.by(due)
         return woken
 
-    def create_channel(self, name: str, *, start: int | None = None) -> Channel:
+    def create_channel(self, name: str, *, start: int | None = None) -> BrokerChannel:
         """The channel *name*, made if need be, at *start* or where this dialect begins."""
         channel = self.channels.get(name)
         if channel is None:
@@ -85,7 +85,7 @@ class Partition:
     def _beginning(self) -> int:
         return self.log.end
 
-    def delete_channel(self, name: str) -> list[Consumer]:
+    def delete_channel(self, name: str) -> list[ChannelConsumer]:
         """Forget the channel; returns the consumers to disconnect."""
         channel = self.channels.pop(name, None)
         if channel is None:
@@ -101,7 +101,7 @@ class RedesignedPartition(Partition):
     make_channel = RedesignedChannel
 
     def __init__(
-        self, ids: RedesignedIds, limits: Limits, random: Random, *, extended: bool
+        self, ids: RedesignedIds, limits: BrokerLimits, random: Random, *, extended: bool
     ) -> None:
         log = RedesignedLog(ids, limits.max_msg_size, extended=extended)
         super().__init__(log, limits, random)
@@ -109,7 +109,7 @@ class RedesignedPartition(Partition):
         self.from_oldest = False
         self.ordered_copies = 0
 
-    def create_channel(self, name: str, *, start: int | None = None) -> Channel:
+    def create_channel(self, name: str, *, start: int | None = None) -> BrokerChannel:
         """The channel *name*, made if need be."""
         channel = super().create_channel(name, start=start)
         if self.ordered_copies and isinstance(channel, RedesignedChannel):
@@ -120,8 +120,8 @@ class RedesignedPartition(Partition):
         return self.log.base if self.from_oldest else self.log.end
 
     def publish(
-        self, entries: Sequence[Entry], timestamp: int, now: float
-    ) -> tuple[list[Record], list[Sink]]:
+        self, entries: Sequence[NewMessage], timestamp: int, now: float
+    ) -> tuple[list[Record], list[FrameSink]]:
         """Store and write everything, also what a consumer takes at once."""
         records, woken = super().publish(entries, timestamp, now)
         if self.keep is not None:
@@ -140,7 +140,7 @@ class RedesignedPartition(Partition):
             for consumer in channel.consumers:
                 consumer.muted = not consumer.subscription.layout.extended
 
-    def fail_over(self) -> list[Consumer]:
+    def fail_over(self) -> list[ChannelConsumer]:
         """Another node leads from now on; returns the consumers that lost their connection."""
         self._ids.skip()
         return self.dismiss()
@@ -151,10 +151,10 @@ class RedesignedPartition(Partition):
             if forget(channel, positions=positions, young=young):
                 del self.channels[channel.name]
 
-    def redeliver(self) -> list[Sink]:
+    def redeliver(self) -> list[FrameSink]:
         """Send what consumers have in hand once more; returns the sinks to flush."""
         return [sink for channel in self.channels.values() for sink in redeliver(channel)]
 
-    def dismiss(self) -> list[Consumer]:
+    def dismiss(self) -> list[ChannelConsumer]:
         """Take every channel back to its confirm position; returns the consumers it had."""
         return [gone for channel in self.channels.values() for gone in channel.fail_over()]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from nsqsmart.embedded.broker.channel import Channel, Surroundings
-from nsqsmart.embedded.broker.consumer import Consumer, Sink
+from nsqsmart.embedded.broker.channel import BrokerChannel, Surroundings
+from nsqsmart.embedded.broker.consumer import ChannelConsumer, FrameSink
 from nsqsmart.embedded.broker.deferring import Alarm
 from nsqsmart.embedded.broker.records import Record, encode
 
@@ -22,7 +22,7 @@ _LONGER = 1.0
 _GAP = 0.001
 
 
-class RedesignedChannel(Channel):
+class RedesignedChannel(BrokerChannel):
     """Finishing confirms; the server stops reading while too much waits for an earlier message.
 
     ``ordered`` is set by the first SUB_ORDERED and stays (protocol#ordered): at most one message of
@@ -42,7 +42,7 @@ class RedesignedChannel(Channel):
         """Messages not yet confirmed: the consumer's lag (protocol#stats)."""
         return self.log.end - max(self.confirmed.position, self.log.base)
 
-    def _may_hold_back(self, consumer: Consumer) -> bool:
+    def _may_hold_back(self, consumer: ChannelConsumer) -> bool:
         """Nothing of an ordered channel is held back."""
         return not self.ordered and super()._may_hold_back(consumer)
 
@@ -79,7 +79,7 @@ class RedesignedChannel(Channel):
             count = min(count, len(self.backlog.again))
         return super()._take(count)
 
-    def _deliver(self, consumer: Consumer, batch: list[Record], now: float) -> bool:
+    def _deliver(self, consumer: ChannelConsumer, batch: list[Record], now: float) -> bool:
         """The first message of an ordered channel may have to be sent several times."""
         if self.tests_skipped and any(map(_is_test, batch)):
             for record in filter(_is_test, batch):
@@ -93,7 +93,7 @@ class RedesignedChannel(Channel):
             consumer.take(batch[0].key)
         return sent
 
-    def _take_for(self, consumer: Consumer, count: int) -> list[Record]:
+    def _take_for(self, consumer: ChannelConsumer, count: int) -> list[Record]:
         """With tags about, messages are sorted into lanes as they are read.
 
         See protocol#ext-topics.
@@ -109,7 +109,7 @@ class RedesignedChannel(Channel):
         tag = record.ext.tag if record.ext is not None else ""
         return self._lanes[tag if tag in self._lanes else ""]
 
-    def add(self, consumer: Consumer) -> None:
+    def add(self, consumer: ChannelConsumer) -> None:
         """A connection subscribes; its tag opens a lane."""
         super().add(consumer)
         self._apply_limits()
@@ -150,14 +150,16 @@ class RedesignedChannel(Channel):
 
     # -------------------------------------------------------------------------------- answers
 
-    def finish_many(self, consumer: Consumer, keys: list[bytes]) -> list[tuple[int, str]]:
+    def finish_many(self, consumer: ChannelConsumer, keys: list[bytes]) -> list[tuple[int, str]]:
         """Every refused answer slows the connection down (protocol#flow)."""
         failed = super().finish_many(consumer, keys)
         for _ in failed:
             consumer.failed()
         return failed
 
-    def requeue(self, consumer: Consumer, key: bytes, delay: float, now: float) -> str | None:
+    def requeue(
+        self, consumer: ChannelConsumer, key: bytes, delay: float, now: float
+    ) -> str | None:
         """At once, after *delay* seconds, or not at all.
 
         See protocol#req and protocol#ordered-answers.
@@ -182,13 +184,15 @@ class RedesignedChannel(Channel):
             consumer.failed()
         return reason
 
-    def _hasty(self, consumer: Consumer, key: bytes, now: float) -> str | None:
+    def _hasty(self, consumer: ChannelConsumer, key: bytes, now: float) -> str | None:
         record, delivered = self._look(consumer, key)
         attempts = self.attempts.get(record.index, 1)
         hasty = attempts > _MANY_ATTEMPTS and now - delivered < _HASTE
         return TOO_MUCH_REQUEUE if attempts >= _REQUEUE_CEILING or hasty else None
 
-    def _defer_held(self, consumer: Consumer, key: bytes, delay: float, now: float) -> str | None:
+    def _defer_held(
+        self, consumer: ChannelConsumer, key: bytes, delay: float, now: float
+    ) -> str | None:
         record, delivered = self._look(consumer, key)
         due = now + min(delay, self.limits.max_requeue_delay)
         if self.attempts.get(record.index, 1) > _MANY_ATTEMPTS and due - delivered < _LONGER:
@@ -205,16 +209,16 @@ class RedesignedChannel(Channel):
         self.deferred.hold(record, due)
         return None
 
-    def _give_back(self, consumer: Consumer) -> None:
+    def _give_back(self, consumer: ChannelConsumer) -> None:
         consumer.requeued += 1
         self.requeue_count += 1
 
     @staticmethod
-    def _look(consumer: Consumer, key: bytes) -> tuple[Record, float]:
+    def _look(consumer: ChannelConsumer, key: bytes) -> tuple[Record, float]:
         entry = consumer.in_flight.get(key)
         return entry if entry is not None else consumer.touched[key][:2]
 
-    def _refuse(self, consumer: Consumer, key: bytes) -> str:
+    def _refuse(self, consumer: ChannelConsumer, key: bytes) -> str:
         copied = self.copies.record
         if copied is not None and copied.key == key:
             self._send_copy()
@@ -249,13 +253,13 @@ class RedesignedChannel(Channel):
     def _put_back(self, record: Record) -> None:
         self.backlog.put_back(record)
 
-    def _time_out(self, consumer: Consumer, record: Record) -> None:
+    def _time_out(self, consumer: ChannelConsumer, record: Record) -> None:
         consumer.failed()
         # The real server counts a timeout as a requeue too.
         self.requeue_count += 1
         super()._time_out(consumer, record)
 
-    def _abandon(self, consumer: Consumer, now: float) -> None:  # noqa: ARG002 - the interface has it
+    def _abandon(self, consumer: ChannelConsumer, now: float) -> None:  # noqa: ARG002 - the interface has it
         """At once to another client, and this delivery does not count (protocol#attempts)."""
         for record, _ in consumer.take_all():
             self.attempts[record.index] = self.attempts.get(record.index, 1) - 1
@@ -269,7 +273,7 @@ class RedesignedChannel(Channel):
         for lane in self._lanes.values():
             lane.clear()
 
-    def fail_over(self) -> list[Consumer]:
+    def fail_over(self) -> list[ChannelConsumer]:
         """Another node leads: only the confirm position is known there (protocol#new-leader).
 
         Attempts, timeouts and deferrals are lost with the old leader; so are its connections,
@@ -333,7 +337,7 @@ def forget(channel: RedesignedChannel, *, positions: int, young: bool) -> bool:
     return False
 
 
-def redeliver(channel: RedesignedChannel) -> list[Sink]:
+def redeliver(channel: RedesignedChannel) -> list[FrameSink]:
     """Send what is in hand once more, as its first delivery; returns the sinks to flush."""
     for consumer in channel.consumers:
         layout = consumer.subscription.layout

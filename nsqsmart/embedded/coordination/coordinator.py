@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nsqsmart.embedded.coordination.leadership import Leadership
 from nsqsmart.embedded.coordination.liveness import Liveness
-from nsqsmart.embedded.coordination.topology import Topology
+from nsqsmart.embedded.coordination.topology import ClusterTopology
 from nsqsmart.embedded.nsqd.hosting import RedesignedHosting, RedesignedShard
 from nsqsmart.embedded.nsqd.server import Nsqd
 from nsqsmart.embedded.script import Script
@@ -19,7 +19,7 @@ class Coordinator:
     """The three parts, over the same nodes."""
 
     def __init__(self, nsqds: list[Nsqd], script: Script, loop: Loop) -> None:
-        self.topology = Topology(nsqds, script, loop)
+        self.topology = ClusterTopology(nsqds, script, loop)
         self.leadership = Leadership(self.topology, script, loop)
         self.liveness = Liveness(self.topology, self.leadership, script.election_delay, loop)
         self.topology.appoint = self.leadership.appoint
@@ -39,7 +39,7 @@ class ClusterHosting(RedesignedHosting):
 
     coordinated = True
 
-    def __init__(self, nsqd: Nsqd, topology: Topology) -> None:
+    def __init__(self, nsqd: Nsqd, topology: ClusterTopology) -> None:
         self._nsqd = nsqd
         self._topology = topology
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 import time
 
-from nsqsmart.embedded.broker.consumer import Consumer
-from nsqsmart.embedded.coordination.topology import Slot, Topology
-from nsqsmart.embedded.nsqd.refusals import Refused, not_leader, not_writable
+from nsqsmart.embedded.broker.consumer import ChannelConsumer
+from nsqsmart.embedded.coordination.topology import ClusterTopology, Slot
+from nsqsmart.embedded.nsqd.refusals import CommandRefused, not_leader, not_writable
 from nsqsmart.embedded.nsqd.server import Nsqd
 from nsqsmart.embedded.nsqd.shard import Write
 from nsqsmart.embedded.script import Script
@@ -24,11 +24,11 @@ class Leadership:
     :meth:`lead`, :meth:`dismiss` and :meth:`refresh` are called with the topology's lock.
     """
 
-    def __init__(self, topology: Topology, script: Script, loop: Loop) -> None:
+    def __init__(self, topology: ClusterTopology, script: Script, loop: Loop) -> None:
         self._topology = topology
         self._script = script
         self._loop = loop
-        self._farewells: dict[Nsqd, list[Consumer]] = {}
+        self._farewells: dict[Nsqd, list[ChannelConsumer]] = {}
 
     # ----------------------------------------------------------------------------------- leaders
 
@@ -113,7 +113,7 @@ class Leadership:
         """A write that waits for a replica which does not answer (protocol#lost-follower).
 
         All give up together, when the first one does; raises
-        :class:`~nsqsmart.embedded.nsqd.refusals.Refused`.
+        :class:`~nsqsmart.embedded.nsqd.refusals.CommandRefused`.
         """
         arrived = time.monotonic()
         with self._topology.lock:
@@ -132,7 +132,7 @@ class Leadership:
         if not failed:
             return
         if not first and write.queued and deadline - arrived >= self._script.queue_wait:
-            raise Refused(write.failed, "pub timeout while pop wait queue", fatal=False)
+            raise CommandRefused(write.failed, "pub timeout while pop wait queue", fatal=False)
         # The write that failed says so; later ones learn that this node no longer leads.
         raise not_leader() if resigned and not write.batch else not_writable()
 
@@ -165,7 +165,7 @@ class Leadership:
         for consumer in gone:
             consumer.sink.end()
 
-    def take_farewells(self, nsqd: Nsqd) -> list[Consumer]:
+    def take_farewells(self, nsqd: Nsqd) -> list[ChannelConsumer]:
         """The consumers that a hung node has lost, and has to be told of when it wakes."""
         return self._farewells.pop(nsqd, [])
 

@@ -6,7 +6,7 @@ This is etcd's part, and that of the lookup daemons that watch it (protocol#lead
 from __future__ import annotations
 
 from nsqsmart.embedded.coordination.leadership import Leadership
-from nsqsmart.embedded.coordination.topology import Slot, Topology
+from nsqsmart.embedded.coordination.topology import ClusterTopology, Slot
 from nsqsmart.embedded.nsqd.server import Nsqd
 from nsqsmart.embedded.serving.loop import Loop
 
@@ -19,7 +19,7 @@ class Liveness:
     """
 
     def __init__(
-        self, topology: Topology, leadership: Leadership, election: float, loop: Loop
+        self, topology: ClusterTopology, leadership: Leadership, election: float, loop: Loop
     ) -> None:
         self._topology = topology
         self._leadership = leadership

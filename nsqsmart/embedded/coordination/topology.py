@@ -16,7 +16,7 @@ from nsqsmart.embedded.broker.ids import RedesignedIds
 from nsqsmart.embedded.broker.partition import RedesignedPartition
 from nsqsmart.embedded.nsqd.hosting import DEFAULT, RedesignedShard
 from nsqsmart.embedded.nsqd.server import Nsqd
-from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
+from nsqsmart.embedded.nsqd.shard import Shard, TopicDescription
 from nsqsmart.embedded.script import Script
 from nsqsmart.embedded.serving.loop import Loop
 
@@ -75,7 +75,7 @@ class SeenSlot(NamedTuple):
 class Picture(NamedTuple):
     """Topics, partitions and nodes at one moment."""
 
-    topics: dict[str, TopicMeta]
+    topics: dict[str, TopicDescription]
     slots: dict[tuple[str, int], SeenSlot]
     up: list[Nsqd]
     writes_disabled: str
@@ -92,7 +92,7 @@ class Picture(NamedTuple):
         return sorted({name for slot in self.of(topic, partition) for name in slot.channels})
 
 
-class Topology:
+class ClusterTopology:
     """Topics, their partitions, and the nodes that are up.
 
     ``lock`` guards what changes: methods with an underscore, and other code that changes a slot,
@@ -104,12 +104,14 @@ class Topology:
         self.appoint: Callable[[Slot], None] = lambda _: None
         """Gives a new partition its leader; called with the lock."""
         self.nsqds = nsqds
-        self.topics: dict[str, TopicMeta] = {}
+        self.topics: dict[str, TopicDescription] = {}
         self.slots: dict[tuple[str, int], Slot] = {}
         self.up: set[Nsqd] = set()
         """Nodes that the lookup daemons see."""
         self.auto_create = False
-        self.default_meta: Callable[[str], TopicMeta] = lambda name: TopicMeta(name=name)
+        self.default_meta: Callable[[str], TopicDescription] = lambda name: TopicDescription(
+            name=name
+        )
         self.writes_disabled = ""
         self._script = script
         self._loop = loop
@@ -174,7 +176,7 @@ class Topology:
             if topic not in self.topics:
                 self._create(self.default_meta(topic))
 
-    def create_topic(self, meta: TopicMeta) -> None:
+    def create_topic(self, meta: TopicDescription) -> None:
         """Make a topic; raises :class:`CoordinatorRefused` (protocol#topic-life)."""
         with self.lock:
             before = self.topics.get(meta.name)
@@ -203,24 +205,24 @@ class Topology:
                 self._placed = before
             self._spread(self.topics[topic])
 
-    def update(self, meta: TopicMeta) -> None:
+    def update(self, meta: TopicDescription) -> None:
         """Give a topic another description; an extended one keeps headers from now on."""
         with self.lock:
             self._spread(meta)
 
-    def _spread(self, meta: TopicMeta) -> None:
+    def _spread(self, meta: TopicDescription) -> None:
         self.topics[meta.name] = meta
         for slot in self.of(meta.name):
             with slot.shard.lock:
                 slot.shard.meta = meta
                 slot.shard.partition.extend(extended=meta.extended)
 
-    def _first_of(self, meta: TopicMeta) -> int:
+    def _first_of(self, meta: TopicDescription) -> int:
         """Where the partitions of a topic begin, so that new ones go where they would have."""
         slot = self.slots[meta.name, 0]
         return [nsqd for nsqd in self.nsqds if nsqd in self.up].index(slot.replicas[0])
 
-    def _create(self, meta: TopicMeta) -> None:
+    def _create(self, meta: TopicDescription) -> None:
         if meta.partitions >= _MAX_PARTITIONS:
             raise CoordinatorRefused("max partition allowed exceed")
         nodes = [nsqd for nsqd in self.nsqds if nsqd in self.up]
@@ -240,7 +242,7 @@ class Topology:
         self._placed += 1
         self.topics[meta.name] = meta
 
-    def _make_shard(self, meta: TopicMeta, number: int) -> RedesignedShard:
+    def _make_shard(self, meta: TopicDescription, number: int) -> RedesignedShard:
         partition = RedesignedPartition(
             RedesignedIds(number, coordinated=True),
             self.nsqds[0].options.limits(),

@@ -22,7 +22,7 @@ class AuthFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class Permission:
     """One entry of an answer: patterns that are searched for, as Go's MatchString does."""
 
     topic: re.Pattern[str]
@@ -45,7 +45,7 @@ class Authority:
     secret: str
     identity: str
     identity_url: str
-    grants: tuple[Grant, ...]
+    grants: tuple[Permission, ...]
     expires_at: float
 
     def allows(self, topic: str, channel: str) -> bool:
@@ -96,9 +96,9 @@ def _understand(document: dict[str, Any], secret: str) -> Authority:
     )
 
 
-def _grant(entry: dict[str, Any]) -> Grant:
+def _grant(entry: dict[str, Any]) -> Permission:
     channels: Sequence[str] = entry.get("channels") or ()
-    return Grant(
+    return Permission(
         re.compile(entry.get("topic") or ""),
         tuple(map(re.compile, channels)),
         frozenset(entry.get("permissions") or ()),

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from nsqsmart.embedded.broker.channel import Limits
-from nsqsmart.embedded.broker.consumer import Sink
+from nsqsmart.embedded.broker.channel import BrokerLimits
+from nsqsmart.embedded.broker.consumer import FrameSink
 from nsqsmart.embedded.broker.ids import RedesignedIds
 from nsqsmart.embedded.broker.original_partition import OriginalPartition
 from nsqsmart.embedded.broker.partition import RedesignedPartition
-from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
+from nsqsmart.embedded.nsqd.shard import Shard, TopicDescription
 from nsqsmart.embedded.serving.loop import Loop
 from nsqsmart.names import MAX_PARTITION
 
@@ -25,7 +25,7 @@ OriginalShard = Shard[OriginalPartition]
 RedesignedShard = Shard[RedesignedPartition]
 
 
-def publish_deferred(shard: OriginalShard, body: bytes, delay: float) -> list[Sink]:
+def publish_deferred(shard: OriginalShard, body: bytes, delay: float) -> list[FrameSink]:
     """Store a message that is delivered *delay* seconds from now; the sinks to flush."""
     with shard.lock:
         now = time.monotonic()
@@ -76,7 +76,7 @@ class RedesignedHosting(ABC):
 class OriginalTopics:
     """The topics of an original nsqd: made when they are first named."""
 
-    def __init__(self, node: object, limits: Limits, loop: Loop, node_id: int = 0) -> None:
+    def __init__(self, node: object, limits: BrokerLimits, loop: Loop, node_id: int = 0) -> None:
         self.announcer: Announcer = Announcer()
         self.prepare: Callable[[Shard[Any]], None] = lambda _: None
         """Called with every new partition before any client knows of it."""
@@ -107,7 +107,7 @@ class OriginalTopics:
             if shard is not None:
                 return shard
             partition = OriginalPartition(self._node_id, self._limits, Random())  # noqa: S311
-            shard = Shard(TopicMeta(name=topic), 0, partition, self._loop)
+            shard = Shard(TopicDescription(name=topic), 0, partition, self._loop)
             shard.leader = self._node
             partition.ephemeral = topic.endswith("#ephemeral")
             self.prepare(shard)
@@ -156,7 +156,7 @@ class OriginalTopics:
 class StandaloneTopics(RedesignedHosting):
     """The partitions of a redesigned nsqd without a coordinator (protocol#create-topic)."""
 
-    def __init__(self, node: object, limits: Limits, loop: Loop) -> None:
+    def __init__(self, node: object, limits: BrokerLimits, loop: Loop) -> None:
         self.announcer: Announcer = Announcer()
         self.prepare: Callable[[Shard[Any]], None] = lambda _: None
         """Called with every new partition before any client knows of it."""
@@ -181,10 +181,10 @@ class StandaloneTopics(RedesignedHosting):
         """A partition; an existing one stays as it is."""
         if partition > MAX_PARTITION:
             return False
-        self.add(TopicMeta(name=topic, extended=extended), partition)
+        self.add(TopicDescription(name=topic, extended=extended), partition)
         return True
 
-    def add(self, meta: TopicMeta, number: int) -> RedesignedShard:
+    def add(self, meta: TopicDescription, number: int) -> RedesignedShard:
         """A partition of any kind, as a metadata file may name it."""
         with self._lock:
             shard = self._shards.get((meta.name, number))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from nsqsmart.embedded.faults import Fault, Place
+from nsqsmart.embedded.faults import Fault, FaultPlace
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.serving.connections import Connections
 from nsqsmart.embedded.serving.server import Scope
@@ -20,7 +20,7 @@ _SECOND = 1000
 _RPC_PORT_OFFSET = 2
 
 
-class Node:
+class NsqdNode:
     """An nsqd without its sockets: options, connections, and whether it runs.
 
     ``gate`` is closed while the node hangs: it accepts and reads, and does nothing else.
@@ -74,7 +74,7 @@ class Node:
         """The fault that acts on this command."""
         if not self.faults.armed:
             return None
-        return self.faults.take(command, Place(self.name, topic, partition))
+        return self.faults.take(command, FaultPlace(self.name, topic, partition))
 
 
 def _policy(options: NsqdOptions, *, tls: bool) -> Policy:

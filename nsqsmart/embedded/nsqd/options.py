@@ -6,7 +6,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from nsqsmart.embedded.broker.channel import Limits
+from nsqsmart.embedded.broker.channel import BrokerLimits
 from nsqsmart.embedded.nsqd.authority import auth_server
 from nsqsmart.embedded.serving.versions import VERSIONS
 from nsqsmart.names import Dialect
@@ -73,10 +73,10 @@ class NsqdOptions:
         """Whether it speaks the redesigned dialect."""
         return self.dialect is Dialect.REDESIGNED
 
-    def limits(self) -> Limits:
+    def limits(self) -> BrokerLimits:
         """What the broker must know of these options."""
         longest = self.max_requeue_delay
-        return Limits(
+        return BrokerLimits(
             max_msg_timeout=self.max_msg_timeout,
             max_requeue_delay=_MAX_REQUEUE[self.dialect] if longest is None else longest,
             max_confirm_window=self.max_confirm_window,

@@ -97,7 +97,7 @@ def make_options(values: Mapping[str, Any]) -> NsqdOptions:
     return NsqdOptions(**given)
 
 
-class Program:
+class NsqdProgram:
     """One nsqd, its lookup daemons and its storage."""
 
     def __init__(self, options: NsqdOptions, lookupds: Sequence[tuple[str, int]]) -> None:
@@ -165,11 +165,11 @@ def run(arguments: Sequence[str]) -> int:
     values = read_flags(_NAME, arguments, FLAGS)
     if isinstance(values, int):
         return values
-    program: Program | None = None
+    program: NsqdProgram | None = None
 
     def start() -> None:
         nonlocal program
-        program = Program(make_options(values), values.get("lookupd-tcp-address", ()))
+        program = NsqdProgram(make_options(values), values.get("lookupd-tcp-address", ()))
         program.start()
 
     def stop() -> None:

@@ -10,7 +10,7 @@ BAD_MESSAGE = "E_BAD_MESSAGE"
 BAD_TOPIC = "E_BAD_TOPIC"
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """An error frame: *code*, *text*; after a fatal one the server closes.
 
     See protocol#fatal-errors.
@@ -31,16 +31,16 @@ class EndOfStream(Exception):
     """The client is gone, or must go without another frame."""
 
 
-def not_leader(*, fatal: bool = False) -> Refused:
+def not_leader(*, fatal: bool = False) -> CommandRefused:
     """This node does not lead the partition."""
-    return Refused(NOT_LEADER, fatal=fatal)
+    return CommandRefused(NOT_LEADER, fatal=fatal)
 
 
-def not_writable(*, fatal: bool = False) -> Refused:
+def not_writable(*, fatal: bool = False) -> CommandRefused:
     """The partition takes no writes, or no confirmations, now."""
-    return Refused(NOT_WRITABLE, fatal=fatal)
+    return CommandRefused(NOT_WRITABLE, fatal=fatal)
 
 
-def topic_not_exist() -> Refused:
+def topic_not_exist() -> CommandRefused:
     """This node does not host the partition."""
-    return Refused(TOPIC_NOT_EXIST)
+    return CommandRefused(TOPIC_NOT_EXIST)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 
-from nsqsmart.embedded.nsqd.node import Node
+from nsqsmart.embedded.nsqd.node import NsqdNode
 from nsqsmart.embedded.nsqd.options import NsqdOptions
-from nsqsmart.embedded.nsqd.tcp.session import Commands, Session
+from nsqsmart.embedded.nsqd.tcp.session import Session, Verbs
 from nsqsmart.embedded.serving.http import Request, Response, Router
 from nsqsmart.embedded.serving.server import Scope, Server
 from nsqsmart.names import Address
@@ -20,16 +20,16 @@ class Nsqd(Server):
     def __init__(self, options: NsqdOptions, scope: Scope) -> None:
         max_body = options.max_body_size + _HTTP_SLACK
         super().__init__(options.tcp_address, options.http_address, max_body, scope)
-        self.node = Node(options, scope, self.connections)
+        self.node = NsqdNode(options, scope, self.connections)
         self.options = options
-        self._commands: Commands | None = None
+        self._commands: Verbs | None = None
 
     @property
     def name(self) -> str:
         """host:port of the TCP interface, once it has listened."""
         return self.node.name
 
-    def offer(self, commands: Commands, router: Router) -> None:
+    def offer(self, commands: Verbs, router: Router) -> None:
         """Say what the two ports offer; before :meth:`listen`."""
         self._commands, self._router = commands, router
 

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
 
-from nsqsmart.embedded.broker.consumer import Sink
-from nsqsmart.embedded.broker.log import Entry
+from nsqsmart.embedded.broker.consumer import FrameSink
+from nsqsmart.embedded.broker.log import NewMessage
 from nsqsmart.embedded.broker.partition import Partition
 from nsqsmart.embedded.broker.records import Record
-from nsqsmart.embedded.nsqd.refusals import Refused, not_leader
+from nsqsmart.embedded.nsqd.refusals import CommandRefused, not_leader
 from nsqsmart.embedded.serving.loop import Loop
 
 P = TypeVar("P", bound=Partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMeta:
+class TopicDescription:
     """What a topic was created with."""
 
     name: str
@@ -63,13 +63,13 @@ class Shard(Generic[P]):
     ``confirm_hold`` while they wait for that, and say whether it worked.
     """
 
-    def __init__(self, meta: TopicMeta, number: int, partition: P, loop: Loop) -> None:
+    def __init__(self, meta: TopicDescription, number: int, partition: P, loop: Loop) -> None:
         self.meta = meta
         self.number = number
         self.partition = partition
         self.lock = threading.Lock()
         self.leader: object = None
-        self.refusal: Callable[[], Refused] | None = None
+        self.refusal: Callable[[], CommandRefused] | None = None
         self.hold: Callable[[Write], None] | None = None
         self.consumable = True
         self.confirm_refused = False
@@ -86,11 +86,11 @@ class Shard(Generic[P]):
             raise self.refusal()
 
     def publish(
-        self, node: object, entries: Sequence[Entry], write: Write = PUB
-    ) -> tuple[list[Record], list[Sink]]:
+        self, node: object, entries: Sequence[NewMessage], write: Write = PUB
+    ) -> tuple[list[Record], list[FrameSink]]:
         """Store *entries*; the records, and the sinks to flush.
 
-        Raises :class:`~nsqsmart.embedded.nsqd.refusals.Refused` when *node* may not write.
+        Raises :class:`~nsqsmart.embedded.nsqd.refusals.CommandRefused` when *node* may not write.
         """
         hold = self.hold
         if hold is not None and self.leader is node:
@@ -101,7 +101,7 @@ class Shard(Generic[P]):
         self.rearm()
         return stored
 
-    def run(self, action: Callable[[P, float], Iterable[Sink]]) -> None:
+    def run(self, action: Callable[[P, float], Iterable[FrameSink]]) -> None:
         """Do *action* (partition, now) under the lock, then flush the sinks it returns."""
         with self.lock:
             woken = action(self.partition, time.monotonic())

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from urllib.parse import quote
 
 from nsqsmart.embedded.nsqd.hosting import Announcer
-from nsqsmart.embedded.nsqd.node import Node
+from nsqsmart.embedded.nsqd.node import NsqdNode
 from nsqsmart.embedded.serving.fetching import dial, get_json
 
 _PING_EVERY = 15.0
@@ -27,10 +27,12 @@ Told = tuple[str, int | None, str | None]
 """Topic, partition (redesigned), channel."""
 
 
-class _Peer:
+class _LookupdPeer:
     """The thread that talks to one lookup daemon."""
 
-    def __init__(self, address: tuple[str, int], node: Node, everything: Callable[[], list[Told]]):
+    def __init__(
+        self, address: tuple[str, int], node: NsqdNode, everything: Callable[[], list[Told]]
+    ):
         self.address = address
         self._node = node
         self._everything = everything
@@ -129,10 +131,10 @@ class _Peer:
 class LookupdTeller(Announcer):
     """Registers with every lookup daemon, and asks them for channels."""
 
-    def __init__(self, node: Node, addresses: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, node: NsqdNode, addresses: Sequence[tuple[str, int]]) -> None:
         self._node = node
         self._addresses = addresses
-        self._peers: list[_Peer] = []
+        self._peers: list[_LookupdPeer] = []
         self._everything: Callable[[], list[Told]] = list
 
     def start(self, everything: Callable[[], list[Told]]) -> None:
@@ -146,7 +148,9 @@ class LookupdTeller(Announcer):
         left = [peer for peer in self._peers if peer not in gone]
         known = [peer.address for peer in left]
         new = [address for address in dict.fromkeys(addresses) if address not in known]
-        self._peers = left + [_Peer(address, self._node, self._everything) for address in new]
+        self._peers = left + [
+            _LookupdPeer(address, self._node, self._everything) for address in new
+        ]
         for peer in gone:
             peer.stop()
 

@@ -10,14 +10,14 @@ from typing import Any
 from nsqsmart.embedded.coordination.coordinator import Coordinator
 from nsqsmart.embedded.coordination.topology import Picture, SeenSlot
 from nsqsmart.embedded.nsqd.server import Nsqd
-from nsqsmart.embedded.nsqd.shard import TopicMeta
+from nsqsmart.embedded.nsqd.shard import TopicDescription
 from nsqsmart.embedded.nsqlookupd.seats import Seats
 from nsqsmart.embedded.nsqlookupd.server import Nsqlookupd
 from nsqsmart.embedded.serving.http import HttpError
 
 NO_CHANNEL = "Topic has no channel, should init at least one for the new topic"
 KEY_NOT_FOUND = "Key not found"
-_NOBODY = TopicMeta(name="", partitions=0, replicas=0)
+_NOBODY = TopicDescription(name="", partitions=0, replicas=0)
 
 
 def describe(nsqd: Nsqd) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def peer(nsqd: Nsqd) -> dict[str, Any]:
     return {"id": known["remote_address"], **known, "distributed_id": nsqd.node.distributed_id}
 
 
-def describe_meta(meta: TopicMeta) -> dict[str, Any]:
+def describe_meta(meta: TopicDescription) -> dict[str, Any]:
     """What a topic was created with."""
     return {
         "disable_channel_auto_create": not meta.channel_auto_create,
@@ -51,7 +51,7 @@ def describe_meta(meta: TopicMeta) -> dict[str, Any]:
     }
 
 
-def _topic_info(meta: TopicMeta) -> dict[str, Any]:
+def _topic_info(meta: TopicDescription) -> dict[str, Any]:
     return {
         "topic_name": meta.name,
         "extend_support": meta.extended,

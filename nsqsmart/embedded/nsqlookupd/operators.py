@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from nsqsmart.embedded.coordination.topology import CoordinatorRefused, Slot, Topology
+from nsqsmart.embedded.coordination.topology import ClusterTopology, CoordinatorRefused, Slot
 from nsqsmart.embedded.gotext import GoError, atoi
 from nsqsmart.embedded.nsqd.server import Nsqd
-from nsqsmart.embedded.nsqd.shard import TopicMeta
+from nsqsmart.embedded.nsqd.shard import TopicDescription
 from nsqsmart.embedded.nsqlookupd.answers import KEY_NOT_FOUND, LookupAnswers, describe, peer
 from nsqsmart.embedded.serving.arguments import (
     any_topic,
@@ -42,7 +42,7 @@ def _refusing(status: int) -> Iterator[None]:
         raise HttpError(status, str(refused)) from refused
 
 
-class Operators:
+class LookupdOperators:
     """The paths of operators; without a cluster there is nothing to operate."""
 
     def __init__(self, cluster: LookupAnswers | None) -> None:
@@ -60,7 +60,7 @@ class Operators:
             raise HttpError(status, refusal)
         return cluster
 
-    def _meta(self, topic: str) -> TopicMeta:
+    def _meta(self, topic: str) -> TopicDescription:
         if self._known is None:
             # The real one stumbles here.
             raise HttpError(500, "INTERNAL_ERROR")
@@ -86,7 +86,7 @@ class Operators:
         except GoError as error:
             raise HttpError(400, str(error)) from error
         flag = {name: query.get(name) == "true" for name in query}.get
-        meta = TopicMeta(
+        meta = TopicDescription(
             name=topic,
             partitions=partitions,
             replicas=replicas,
@@ -259,7 +259,7 @@ def _check_number(request: Request, name: str, refusal: str | None) -> None:
         raise HttpError(400, refusal or str(error)) from error
 
 
-def _is_stable(topology: Topology) -> bool:
+def _is_stable(topology: ClusterTopology) -> bool:
     """Never without a topic; else when every partition is complete (protocol#cluster-nodes)."""
     alive = topology.alive()
     slots = list(topology.slots.values())
@@ -271,7 +271,7 @@ def _is_stable(topology: Topology) -> bool:
     )
 
 
-def _load(topology: Topology, nsqd: Nsqd) -> dict[str, Any]:
+def _load(topology: ClusterTopology, nsqd: Nsqd) -> dict[str, Any]:
     """Made of the messages that a node holds; the real figures count rates too."""
     slots = list(topology.slots.values())
     led = sum(len(slot.shard.partition.log) for slot in slots if slot.leader is nsqd)
@@ -284,13 +284,13 @@ def _load(topology: Topology, nsqd: Nsqd) -> dict[str, Any]:
     }
 
 
-def _node(topology: Topology, name: str) -> Nsqd | None:
+def _node(topology: ClusterTopology, name: str) -> Nsqd | None:
     """The node of a distributed id, if it is there."""
     found = (nsqd for nsqd in topology.nsqds if peer(nsqd)["distributed_id"] == name)
     return next((nsqd for nsqd in found if nsqd in topology.up), None)
 
 
-def _replace(topology: Topology, slot: Slot, replicas: list[Nsqd]) -> None:
+def _replace(topology: ClusterTopology, slot: Slot, replicas: list[Nsqd]) -> None:
     """The partition is on *replicas*, and all of them have it."""
     with topology.lock:
         slot.replicas, slot.in_sync = replicas, set(replicas)

@@ -11,7 +11,7 @@ from nsqsmart.embedded.serving.arguments import (
     topic_and_channel,
     topic_argument,
 )
-from nsqsmart.embedded.serving.http import HttpError, Request, Response, Route, Router
+from nsqsmart.embedded.serving.http import HttpError, HttpRoute, Request, Response, Router
 from nsqsmart.embedded.serving.versions import VERSIONS
 from nsqsmart.names import Dialect
 
@@ -20,25 +20,25 @@ _GET, _POST = ("GET",), ("POST",)
 
 def original_router(registrations: Registrations) -> Router:
     """The paths of an original nsqlookupd."""
-    api = _Api(registrations)
+    api = _LookupdApi(registrations)
     routes = {
-        "/ping": Route(_GET, lambda _: Response(body=b"OK")),
-        "/info": Route(_GET, lambda _: {"version": VERSIONS[Dialect.ORIGINAL]}),
-        "/debug": Route(_GET, lambda _: {}),
-        "/lookup": Route(_GET, api.lookup),
-        "/topics": Route(_GET, lambda _: {"topics": registrations.topics()}),
-        "/channels": Route(_GET, api.channels),
-        "/nodes": Route(_GET, api.nodes),
-        "/topic/create": Route(_POST, api.create_topic),
-        "/topic/delete": Route(_POST, api.delete_topic),
-        "/topic/tombstone": Route(_POST, api.tombstone),
-        "/channel/create": Route(_POST, api.create_channel),
-        "/channel/delete": Route(_POST, api.delete_channel),
+        "/ping": HttpRoute(_GET, lambda _: Response(body=b"OK")),
+        "/info": HttpRoute(_GET, lambda _: {"version": VERSIONS[Dialect.ORIGINAL]}),
+        "/debug": HttpRoute(_GET, lambda _: {}),
+        "/lookup": HttpRoute(_GET, api.lookup),
+        "/topics": HttpRoute(_GET, lambda _: {"topics": registrations.topics()}),
+        "/channels": HttpRoute(_GET, api.channels),
+        "/nodes": HttpRoute(_GET, api.nodes),
+        "/topic/create": HttpRoute(_POST, api.create_topic),
+        "/topic/delete": HttpRoute(_POST, api.delete_topic),
+        "/topic/tombstone": HttpRoute(_POST, api.tombstone),
+        "/channel/create": HttpRoute(_POST, api.create_channel),
+        "/channel/delete": HttpRoute(_POST, api.delete_channel),
     }
     return Router(routes, escaped=True)
 
 
-class _Api:
+class _LookupdApi:
     def __init__(self, registrations: Registrations) -> None:
         self._registrations = registrations
 

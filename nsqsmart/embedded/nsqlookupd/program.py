@@ -33,7 +33,7 @@ def make_options(values: Mapping[str, Any]) -> LookupdOptions:
     )
 
 
-class Program:
+class LookupdProgram:
     """One nsqlookupd, which knows what nsqds register and nothing else."""
 
     def __init__(self, options: LookupdOptions) -> None:
@@ -67,5 +67,5 @@ def run(arguments: Sequence[str]) -> int:
     values = read_flags(_NAME, arguments, FLAGS)
     if isinstance(values, int):
         return values
-    program = Program(make_options(values))
+    program = LookupdProgram(make_options(values))
     return run_until_signal(_NAME, program.start, program.stop)

@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 from nsqsmart.embedded.nsqlookupd.answers import NO_CHANNEL, LookupAnswers
-from nsqsmart.embedded.nsqlookupd.operators import Operators
+from nsqsmart.embedded.nsqlookupd.operators import LookupdOperators
 from nsqsmart.embedded.nsqlookupd.registrations import Peer, Registrations, distinct
 from nsqsmart.embedded.serving.arguments import any_topic, argument, set_log_level
-from nsqsmart.embedded.serving.http import HttpError, Request, Response, Route, Router
+from nsqsmart.embedded.serving.http import HttpError, HttpRoute, Request, Response, Router
 from nsqsmart.embedded.serving.versions import VERSIONS
 from nsqsmart.names import Dialect
 
@@ -20,39 +20,41 @@ _CREATE = ("POST", "PUT")
 def redesigned_router(registrations: Registrations, cluster: LookupAnswers | None) -> Router:
     """The paths of a redesigned nsqlookupd; without *cluster* it knows registrations only."""
     reading = _Alone(registrations) if cluster is None else cluster
-    operators = Operators(cluster)
+    operators = LookupdOperators(cluster)
     info = {"version": VERSIONS[Dialect.REDESIGNED], "ha_support": cluster is not None}
     routes = {
-        "/ping": Route(_GET, lambda _: Response(body=b"OK")),
-        "/info": Route(_GET, lambda _: info, negotiated=True),
-        "/debug": Route(_GET, lambda _: {}, negotiated=True),
-        "/lookup": Route(_GET, lambda request: _lookup(reading, request), negotiated=True),
-        "/topics": Route(_GET, lambda request: _topics(reading, request), negotiated=True),
-        "/channels": Route(_GET, lambda request: _channels(reading, request), negotiated=True),
-        "/nodes": Route(_GET, lambda _: {"producers": reading.nodes()}, negotiated=True),
-        "/listlookup": Route(_GET, operators.listlookup, negotiated=True),
-        "/topic/create": Route(_CREATE, operators.create_topic),
-        "/topic/delete": Route(_POST, operators.delete_topic),
-        "/topic/partition/expand": Route(_POST, operators.expand),
-        "/topic/partition/move": Route(_POST, operators.move),
-        "/topic/meta/update": Route(_POST, operators.update_meta),
-        "/cluster/stats": Route(_GET, operators.cluster_stats),
-        "/cluster/node/remove": Route(_POST, operators.need_leader),
-        "/cluster/upgrade/begin": Route(_POST, operators.need_leader),
-        "/cluster/upgrade/done": Route(_POST, operators.need_leader),
-        "/cluster/balance/topn": Route(_POST, operators.need_leader),
-        "/cluster/lookupd/tombstone": Route(_POST, operators.tombstone_lookupd),
-        "/loglevel/set": Route(_POST, set_log_level),
-        "/topic/tombstone": Route(_POST, lambda request: _tombstone(reading, request)),
-        "/channel/create": Route(_POST, operators.create_channel),
-        "/channel/delete": Route(_POST, operators.delete_channel),
-        "/disable/write": Route(_POST, lambda request: reading.disable_write(_disabled(request))),
+        "/ping": HttpRoute(_GET, lambda _: Response(body=b"OK")),
+        "/info": HttpRoute(_GET, lambda _: info, negotiated=True),
+        "/debug": HttpRoute(_GET, lambda _: {}, negotiated=True),
+        "/lookup": HttpRoute(_GET, lambda request: _lookup(reading, request), negotiated=True),
+        "/topics": HttpRoute(_GET, lambda request: _topics(reading, request), negotiated=True),
+        "/channels": HttpRoute(_GET, lambda request: _channels(reading, request), negotiated=True),
+        "/nodes": HttpRoute(_GET, lambda _: {"producers": reading.nodes()}, negotiated=True),
+        "/listlookup": HttpRoute(_GET, operators.listlookup, negotiated=True),
+        "/topic/create": HttpRoute(_CREATE, operators.create_topic),
+        "/topic/delete": HttpRoute(_POST, operators.delete_topic),
+        "/topic/partition/expand": HttpRoute(_POST, operators.expand),
+        "/topic/partition/move": HttpRoute(_POST, operators.move),
+        "/topic/meta/update": HttpRoute(_POST, operators.update_meta),
+        "/cluster/stats": HttpRoute(_GET, operators.cluster_stats),
+        "/cluster/node/remove": HttpRoute(_POST, operators.need_leader),
+        "/cluster/upgrade/begin": HttpRoute(_POST, operators.need_leader),
+        "/cluster/upgrade/done": HttpRoute(_POST, operators.need_leader),
+        "/cluster/balance/topn": HttpRoute(_POST, operators.need_leader),
+        "/cluster/lookupd/tombstone": HttpRoute(_POST, operators.tombstone_lookupd),
+        "/loglevel/set": HttpRoute(_POST, set_log_level),
+        "/topic/tombstone": HttpRoute(_POST, lambda request: _tombstone(reading, request)),
+        "/channel/create": HttpRoute(_POST, operators.create_channel),
+        "/channel/delete": HttpRoute(_POST, operators.delete_channel),
+        "/disable/write": HttpRoute(
+            _POST, lambda request: reading.disable_write(_disabled(request))
+        ),
     }
     # Here an argument without a value counts as none.
     return Router({path: _without_blanks(route) for path, route in routes.items()}, escaped=False)
 
 
-def _without_blanks(route: Route) -> Route:
+def _without_blanks(route: HttpRoute) -> HttpRoute:
     return route._replace(handler=lambda request: route.handler(request.without_blanks))
 
 

@@ -119,7 +119,7 @@ def legacy_failure(error: HttpError) -> Response:
 Handler = Callable[[Request], Any]
 
 
-class Route(NamedTuple):
+class HttpRoute(NamedTuple):
     """What a path does; *negotiated* ones choose the envelope by the Accept header."""
 
     methods: tuple[str, ...]
@@ -130,7 +130,7 @@ class Route(NamedTuple):
 class Router:
     """The paths of one server."""
 
-    def __init__(self, routes: Mapping[str, Route], *, escaped: bool) -> None:
+    def __init__(self, routes: Mapping[str, HttpRoute], *, escaped: bool) -> None:
         self._routes = routes
         self._escaped = escaped
 

@@ -13,7 +13,7 @@ Accept = Callable[[socket.socket, tuple[str, int]], None]
 _BACKLOG = 512
 
 
-class Listener:
+class ListeningSocket:
     """One listening socket, watched by a loop; *accept* gets every connection."""
 
     def __init__(self, address: tuple[str, int], loop: Loop, accept: Accept) -> None:
@@ -50,7 +50,7 @@ class Ports:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._listeners: list[Listener] = []
+        self._listeners: list[ListeningSocket] = []
         self._kept: list[socket.socket] = []
 
     @property
@@ -60,7 +60,7 @@ class Ports:
 
     def open(self, address: tuple[str, int], accept: Accept) -> int:
         """Listen on one more; the port. Raises OSError if it is taken."""
-        listener = Listener(address, self._loop, accept)
+        listener = ListeningSocket(address, self._loop, accept)
         self._listeners.append(listener)
         return listener.address[1]
 

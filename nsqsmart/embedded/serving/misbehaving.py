@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import threading
 
-from nsqsmart.embedded.faults import Action, Fault, Place
+from nsqsmart.embedded.faults import Action, Fault, FaultPlace
 from nsqsmart.embedded.serving.http import Request, ResetConnection, Response, Router, dumps
 
 _OK = 200
 
 
-def place_of(server: str, request: Request) -> Place:
+def place_of(server: str, request: Request) -> FaultPlace:
     """Where a request arrived, and what it says it is about."""
     partition = request.query.get("partition", "")
     number = int(partition) if partition.isdecimal() else None
-    return Place(server, request.query.get("topic", ""), number)
+    return FaultPlace(server, request.query.get("topic", ""), number)
 
 
 def misbehave(

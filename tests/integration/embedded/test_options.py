@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from nsqsmart.embedded.nsqd.options import NsqdOptions
-from nsqsmart.embedded.nsqd.program import Program
+from nsqsmart.embedded.nsqd.program import NsqdProgram
 from nsqsmart.names import Dialect
 from nsqsmart.wire import commands
 from tests.helpers import eventually
@@ -63,7 +63,7 @@ def test_options_of_a_redesigned_nsqd(redesigned, connect) -> None:
 
 
 def test_an_nsqd_turns_to_the_lookup_daemons_it_is_told_of(original, tmp_path) -> None:
-    program = Program(NsqdOptions(dialect=Dialect.ORIGINAL, data_path=tmp_path), ())
+    program = NsqdProgram(NsqdOptions(dialect=Dialect.ORIGINAL, data_path=tmp_path), ())
     program.start()
     try:
         address, lookupd = program.nsqd.http_address, original.lookupds[1]

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'nsqsmart[spark]'")
 
 from nsqsmart.embedded import Cluster
-from nsqsmart.embedded.broker.channel import Channel
+from nsqsmart.embedded.broker.channel import BrokerChannel
 from tests.helpers import SOAK, eventually
 from tests.rooms.spark.submitted import Driver, java_or_skip
 
@@ -32,7 +32,7 @@ IN_A_TASK = ["before the slot", "before FIN", "after FIN", "before the end"]
 def finished(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The bodies of all that the servers were told is finished, and have carried out."""
     bodies: list[bytes] = []
-    finish_many = Channel.finish_many
+    finish_many = BrokerChannel.finish_many
 
     def note(self: Any, consumer: Any, keys: list[bytes]) -> list[tuple[int, str]]:
         held = [consumer.in_flight.get(key) for key in keys]
@@ -45,7 +45,7 @@ def finished(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         )
         return failed
 
-    monkeypatch.setattr(Channel, "finish_many", note)
+    monkeypatch.setattr(BrokerChannel, "finish_many", note)
     return bodies
 
 

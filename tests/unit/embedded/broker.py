@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any
 
-from nsqsmart.embedded.broker.channel import Channel, Limits
-from nsqsmart.embedded.broker.consumer import Consumer, Subscription
+from nsqsmart.embedded.broker.channel import BrokerChannel, BrokerLimits
+from nsqsmart.embedded.broker.consumer import ChannelConsumer, SubscriptionTerms
 from nsqsmart.embedded.broker.ids import RedesignedIds
 from nsqsmart.embedded.broker.original_partition import OriginalPartition
 from nsqsmart.embedded.broker.partition import RedesignedPartition
@@ -40,12 +40,12 @@ class Catcher:
         self.ended = True
 
 
-class Client(Consumer):
+class Client(ChannelConsumer):
     """A consumer whose messages can be read."""
 
     def __init__(self, number: int = 1, **subscription: Any) -> None:
         self.catcher = Catcher()
-        super().__init__(number, self.catcher, Subscription(**subscription))
+        super().__init__(number, self.catcher, SubscriptionTerms(**subscription))
 
     __slots__ = ("catcher",)
 
@@ -61,11 +61,11 @@ class Client(Consumer):
 
 def redesigned(*, extended: bool = False, **limits: Any) -> RedesignedPartition:
     ids = RedesignedIds(0, coordinated=True)
-    return RedesignedPartition(ids, Limits(**limits), Random(1), extended=extended)
+    return RedesignedPartition(ids, BrokerLimits(**limits), Random(1), extended=extended)
 
 
 def original(**limits: Any) -> OriginalPartition:
-    return OriginalPartition(1, Limits(**limits), Random(1))
+    return OriginalPartition(1, BrokerLimits(**limits), Random(1))
 
 
 def publish(partition: Any, *bodies: bytes, now: float = 0.0) -> list[bytes]:
@@ -75,7 +75,7 @@ def publish(partition: Any, *bodies: bytes, now: float = 0.0) -> list[bytes]:
     return [record.key for record in partition.log.records[start - partition.log.base :]]
 
 
-def join(channel: Channel, client: Client, rdy: int = 100, now: float = 0.0) -> Client:
+def join(channel: BrokerChannel, client: Client, rdy: int = 100, now: float = 0.0) -> Client:
     channel.add(client)
     client.rdy = rdy
     channel.pump(now)

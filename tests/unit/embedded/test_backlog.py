@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from nsqsmart.embedded.broker.backlog import Backlog
+from nsqsmart.embedded.broker.backlog import ChannelBacklog
 from nsqsmart.embedded.broker.ids import RedesignedIds
 from nsqsmart.embedded.broker.log import RedesignedLog
 from tests.unit.embedded.broker import NOW
 
 
-def backlog(*bodies: bytes) -> Backlog:
+def backlog(*bodies: bytes) -> ChannelBacklog:
     log = RedesignedLog(RedesignedIds(0, coordinated=False), 1000)
     log.append_all([(body, 0, None) for body in bodies], NOW)
-    return Backlog(log, 0)
+    return ChannelBacklog(log, 0)
 
 
-def taken(queue: Backlog, count: int) -> list[bytes]:
+def taken(queue: ChannelBacklog, count: int) -> list[bytes]:
     return [record.body for record in queue.take(count)]
 
 

@@ -7,13 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from nsqsmart.embedded.faults import Action, Fault, FaultBook, FaultUnknown, Match, Place, on
+from nsqsmart.embedded.faults import Action, Fault, FaultBook, FaultPlace, FaultUnknown, Match, on
 from nsqsmart.names import Dialect
 
-HERE = Place("a:1", "t", 0)
+HERE = FaultPlace("a:1", "t", 0)
 
 
-def acts(book: FaultBook, command: str = "PUB", place: Place = HERE, times: int = 5) -> list[bool]:
+def acts(
+    book: FaultBook, command: str = "PUB", place: FaultPlace = HERE, times: int = 5
+) -> list[bool]:
     return [book.take(command, place) is not None for _ in range(times)]
 
 
@@ -35,13 +37,13 @@ def test_a_fault_counts_from_when_it_was_added() -> None:
     ("place", "fits"),
     [
         (HERE, True),
-        (Place("b:1", "t", 0), False),
-        (Place("a:1", "u", 0), False),
-        (Place("a:1", "t", 1), False),
-        (Place("a:1"), False),
+        (FaultPlace("b:1", "t", 0), False),
+        (FaultPlace("a:1", "u", 0), False),
+        (FaultPlace("a:1", "t", 1), False),
+        (FaultPlace("a:1"), False),
     ],
 )
-def test_every_condition_must_hold(place: Place, fits: bool) -> None:
+def test_every_condition_must_hold(place: FaultPlace, fits: bool) -> None:
     book = FaultBook()
     nsqd = SimpleNamespace(name="a:1")
     book.add(on("PUB", nsqd=nsqd, topic="t", partition=0).close())

@@ -7,7 +7,7 @@ import ssl
 import pytest
 import trustme
 
-from nsqsmart.embedded.nsqd.program import FLAGS, Program, make_options
+from nsqsmart.embedded.nsqd.program import FLAGS, NsqdProgram, make_options
 from nsqsmart.embedded.serving.flags import FlagError, parse
 from nsqsmart.embedded.serving.program import read_flags
 
@@ -27,7 +27,7 @@ def test_the_ports_that_are_told(tmp_path):
     places = ("--tcp-address=:0", "--http-address=:0", f"--data-path={tmp_path}")
     told = ("--broadcast-tcp-port=7", "--broadcast-http-port=8")
     for flags, ports in (((), None), (told, (7, 8))):
-        program = Program(options(*places, *flags), ())
+        program = NsqdProgram(options(*places, *flags), ())
         program.start()
         node = program.nsqd.node
         found = node.introduction()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from nsqsmart.embedded.nsqd.tcp.layers import Layers
-from nsqsmart.embedded.nsqd.tcp.outbox import Outbox
+from nsqsmart.embedded.nsqd.tcp.outbox import SendQueue
 from tests.helpers import eventually
 
 
@@ -42,8 +42,8 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @pytest.fixture
-def outbox(ends, loop) -> Outbox:
-    made = Outbox(ends[0], loop, Layers())
+def outbox(ends, loop) -> SendQueue:
+    made = SendQueue(ends[0], loop, Layers())
     made.buffer(100, 0.25)
     return made
 
@@ -139,7 +139,7 @@ def test_the_last_frame_leaves_though_another_thread_was_sending(ends, loop):
         outbox.finish()
         ends[0].close()
 
-    outbox = Outbox(Slow(), loop, Layers())
+    outbox = SendQueue(Slow(), loop, Layers())
     outbox._sending = Noting()
     session = threading.Thread(target=close)
     outbox.put([b"message"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nsqsmart.errors import ProtocolError
 from nsqsmart.names import Dialect
 from nsqsmart.wire import commands
-from nsqsmart.wire.command_decoder import MAX_LINE, Command, CommandDecoder, LineTooLong
+from nsqsmart.wire.command_decoder import MAX_LINE, CommandDecoder, CommandLine, LineTooLong
 from tests.helpers import ROOT
 
 DOCUMENT = json.loads((ROOT / "tests" / "vectors" / "wire.json").read_text())
@@ -55,17 +55,17 @@ def value(stored: str) -> bytes:
     return bytes.fromhex(stored.removeprefix("hex:")) if raw else stored.encode()
 
 
-def lines(decoder: CommandDecoder) -> list[Command]:
+def lines(decoder: CommandDecoder) -> list[CommandLine]:
     """All commands that have come."""
     return list(iter(decoder.next_command, None))
 
 
-def lines_with_fins(decoder: CommandDecoder) -> list[Command]:
+def lines_with_fins(decoder: CommandDecoder) -> list[CommandLine]:
     """Commands decoded with runs of FIN in one sweep."""
-    found: list[Command] = []
+    found: list[CommandLine] = []
     while True:
         ids = decoder.take_fins()
-        found += [Command(b"FIN", (each,)) for each in ids]
+        found += [CommandLine(b"FIN", (each,)) for each in ids]
         command = decoder.next_command()
         if command is None:
             return found
@@ -75,8 +75,8 @@ def lines_with_fins(decoder: CommandDecoder) -> list[Command]:
 def read(
     dialect: Dialect,
     reads: list[bytes],
-    drain: Callable[[CommandDecoder], list[Command]] = lines,
-) -> tuple[list[Command], bytes]:
+    drain: Callable[[CommandDecoder], list[CommandLine]] = lines,
+) -> tuple[list[CommandLine], bytes]:
     decoder = CommandDecoder(dialect)
     found = []
     for data in reads:
@@ -85,7 +85,7 @@ def read(
     return found, decoder.take_rest()
 
 
-def as_the_server_reads(dialect: Dialect, stream: bytes) -> tuple[list[Command], bytes]:
+def as_the_server_reads(dialect: Dialect, stream: bytes) -> tuple[list[CommandLine], bytes]:
     """The decoder again, as a blocking reader, by protocol#lines and protocol#binary-ids."""
     reader, found = io.BytesIO(stream), []
     while True:
@@ -95,30 +95,30 @@ def as_the_server_reads(dialect: Dialect, stream: bytes) -> tuple[list[Command],
             command = binary_command(line, reader)
         else:
             verb, *params = line[:-1].removesuffix(b"\r").split(b" ")
-            command = Command(verb, tuple(params)) if line.endswith(b"\n") else None
+            command = CommandLine(verb, tuple(params)) if line.endswith(b"\n") else None
         if command is None:
             return found, stream[start:]
         found.append(command)
 
 
-def binary_command(line: bytes, reader: io.BytesIO) -> Command | None:
+def binary_command(line: bytes, reader: io.BytesIO) -> CommandLine | None:
     """An acknowledgement whose first line is *line*; None if the stream ends within it."""
     if line.startswith(b"TOUCH"):
         line += reader.read(max(0, 23 - len(line)))
-        return Command(b"TOUCH", (line[6:22],)) if len(line) >= 23 else None
+        return CommandLine(b"TOUCH", (line[6:22],)) if len(line) >= 23 else None
     if len(line) < 21:
         line += reader.read(20 - len(line))
         line += reader.readline()
     if len(line) < 21 or not line.endswith(b"\n"):
         return None
     timeout = (line[21:-1],) if line.startswith(b"REQ") and len(line) > 21 else ()
-    return Command(line[:3], (line[4:20], *timeout))
+    return CommandLine(line[:3], (line[4:20], *timeout))
 
 
 @pytest.mark.parametrize(("dialect", "vector"), VECTORS)
 def test_vectors(dialect: Dialect, vector: dict) -> None:
     wire, rest = bytes.fromhex(vector["hex"]), bytes.fromhex(vector["rest"])
-    expected = Command(vector["verb"].encode(), tuple(map(value, vector["params"])))
+    expected = CommandLine(vector["verb"].encode(), tuple(map(value, vector["params"])))
     for cut in range(len(wire) + 1):
         decoder = CommandDecoder(dialect)
         decoder.feed(wire[:cut])
@@ -157,11 +157,11 @@ def test_ids_come_back_whatever_they_hold(
         wire, command = data.draw(
             st.sampled_from(
                 [
-                    (commands.fin(message_id), Command(b"FIN", (message_id,))),
-                    (commands.fin(message_id), Command(b"FIN", (message_id,))),
-                    (commands.req(message_id, 1500), Command(b"REQ", (message_id, b"1500"))),
-                    (commands.touch(message_id), Command(b"TOUCH", (message_id,))),
-                    (commands.NOP, Command(b"NOP")),
+                    (commands.fin(message_id), CommandLine(b"FIN", (message_id,))),
+                    (commands.fin(message_id), CommandLine(b"FIN", (message_id,))),
+                    (commands.req(message_id, 1500), CommandLine(b"REQ", (message_id, b"1500"))),
+                    (commands.touch(message_id), CommandLine(b"TOUCH", (message_id,))),
+                    (commands.NOP, CommandLine(b"NOP")),
                 ]
             )
         )
@@ -262,7 +262,7 @@ def rebuild_batch(verb: str, topic: str, body: bytes, partition: int | None) -> 
     return commands.mpub_ext(topic, split, partition)
 
 
-def rebuild_line(verb: str, command: Command) -> bytes:
+def rebuild_line(verb: str, command: CommandLine) -> bytes:
     """Write a command without body anew."""
     if verb == "FIN":
         return commands.fin(*command.params)
@@ -343,7 +343,7 @@ def test_the_longest_line(dialect: Dialect, limit: int, head: bytes, before: byt
             read_on(decoder, reads)
 
 
-def read_on(decoder: CommandDecoder, reads: Iterable[bytes]) -> tuple[list[Command], bytes]:
+def read_on(decoder: CommandDecoder, reads: Iterable[bytes]) -> tuple[list[CommandLine], bytes]:
     found = []
     for each in reads:
         decoder.feed(each)

@@ -21,7 +21,7 @@ _ATTEMPTS = slice(8, 10)
 _SHORTEST = 26
 
 
-class Kept(NamedTuple):
+class KeptMessage(NamedTuple):
     """A message of an earlier life: as it is sent, and how often it was delivered."""
 
     message: bytes
@@ -47,14 +47,14 @@ class DiskQueue:
         shown = part if isinstance(part, str) else f"{part:06}"
         return self._folder / f"{self._name}.diskqueue.{shown}.dat"
 
-    def load(self) -> list[Kept]:
+    def load(self) -> list[KeptMessage]:
         """What was not finished when the position was last written; nothing of it is forgotten."""
         try:
             lines = self._path("meta").read_text().split()
             read, written = (tuple(map(int, line.split(","))) for line in lines[1:3])
         except (OSError, ValueError):
             read, written = (0, 0), (0, 0)
-        found: list[Kept] = []
+        found: list[KeptMessage] = []
         number = read[0]
         # A process that was killed had written more after the position it had noted.
         while number <= written[0] or self._path(number).exists():
@@ -116,7 +116,7 @@ class DiskQueue:
             self._file = None
 
 
-def _split(data: bytes, position: int) -> Iterator[Kept]:
+def _split(data: bytes, position: int) -> Iterator[KeptMessage]:
     """The messages of one file from *position* on; half a message at the end is none."""
     while position + _SIZE <= len(data):
         start = position + _SIZE
@@ -124,4 +124,4 @@ def _split(data: bytes, position: int) -> Iterator[Kept]:
         message = data[start:position]
         if position > len(data) or len(message) < _SHORTEST:
             return
-        yield Kept(message, int.from_bytes(message[_ATTEMPTS]))
+        yield KeptMessage(message, int.from_bytes(message[_ATTEMPTS]))

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from nsqsmart.embedded.broker.ext import BadHeader, BadTraceId, read_header
 from nsqsmart.embedded.broker.records import RECORD_OVERHEAD, Extension, Record
-from nsqsmart.embedded.nsqd.disk.diskqueue import DiskQueue, Kept
+from nsqsmart.embedded.nsqd.disk.diskqueue import DiskQueue, KeptMessage
 from nsqsmart.embedded.nsqd.hosting import OriginalShard, RedesignedShard
 from nsqsmart.wire.frames import MESSAGE
 
@@ -71,7 +71,7 @@ class OriginalKeeper:
         partition.overflow.add(partition.waiting_from(), end)
         self.save()
 
-    def _restore(self, messages: Iterable[Kept]) -> dict[bytes, int]:
+    def _restore(self, messages: Iterable[KeptMessage]) -> dict[bytes, int]:
         """Each message once, in the order of ids; their indexes."""
         log = self._shard.partition.log
         different = {each.id: each.message for each in messages}

@@ -13,11 +13,11 @@ import threading
 import time
 from typing import Any
 
-from nsqsmart.embedded.broker.channel import Channel
+from nsqsmart.embedded.broker.channel import BrokerChannel
 from nsqsmart.embedded.nsqd.disk.keeping import OriginalKeeper, RedesignedKeeper, Spilled
 from nsqsmart.embedded.nsqd.hosting import Announcer, OriginalTopics, StandaloneTopics
 from nsqsmart.embedded.nsqd.options import NsqdOptions
-from nsqsmart.embedded.nsqd.shard import Shard, TopicMeta
+from nsqsmart.embedded.nsqd.shard import Shard, TopicDescription
 from nsqsmart.embedded.serving.loop import Loop
 from nsqsmart.names import is_valid_name
 
@@ -91,7 +91,7 @@ class Storage(Announcer):
     def _make(self, topic: dict[str, Any]) -> Shard[Any]:
         if isinstance(self._topics, OriginalTopics):
             return self._topics.get(topic["name"])
-        meta = TopicMeta(
+        meta = TopicDescription(
             name=topic["name"],
             ordered=bool(topic.get("ordered")),
             extended=bool(topic.get("ext")),
@@ -174,7 +174,7 @@ def _is_ephemeral(shard: Shard[Any]) -> bool:
     return shard.meta.name.endswith("#ephemeral")
 
 
-def _kept_channels(shard: Shard[Any]) -> list[Channel]:
+def _kept_channels(shard: Shard[Any]) -> list[BrokerChannel]:
     return [each for each in list(shard.partition.channels.values()) if not each.ephemeral]
 
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from nsqsmart.embedded.nsqd.node import Node
+from nsqsmart.embedded.nsqd.node import NsqdNode
 from nsqsmart.embedded.nsqd.options import NsqdOptions
 from nsqsmart.embedded.serving.flags import address
-from nsqsmart.embedded.serving.http import HttpError, Request, Route
+from nsqsmart.embedded.serving.http import HttpError, HttpRoute, Request
 
 _NANOSECONDS = 1_000_000_000
 _LOG_LEVELS = {"debug": 1, "info": 2, "warn": 3, "error": 4, "fatal": 5}
@@ -74,13 +74,13 @@ _WRITABLE = {
 }
 
 
-def config_route(node: Node) -> Route:
+def config_route(node: NsqdNode) -> HttpRoute:
     """The path of every option."""
-    return Route(("GET", "PUT"), _Config(node).answer)
+    return HttpRoute(("GET", "PUT"), _Config(node).answer)
 
 
 class _Config:
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NsqdNode) -> None:
         self._node = node
         self._known = _BOTH | _REDESIGNED if node.options.redesigned else _BOTH
         # What can be asked and changed, and means nothing here.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nsqsmart.embedded.broker.redesigned_channel import RedesignedChannel
 from nsqsmart.embedded.gotext import GoError, atoi
 from nsqsmart.embedded.nsqd.hosting import DEFAULT, RedesignedHosting, RedesignedShard
-from nsqsmart.embedded.nsqd.node import Node
+from nsqsmart.embedded.nsqd.node import NsqdNode
 from nsqsmart.embedded.serving.arguments import topic_and_channel, topic_argument
 from nsqsmart.embedded.serving.http import HttpError, Request
 from nsqsmart.wire.answers import NOT_LEADER, TOPIC_NOT_EXIST
@@ -38,7 +38,7 @@ def find_or_not_exist(hosting: RedesignedHosting, request: Request) -> Redesigne
 class ChannelPaths:
     """What the paths that are about a channel have in common."""
 
-    def __init__(self, node: Node, hosting: RedesignedHosting) -> None:
+    def __init__(self, node: NsqdNode, hosting: RedesignedHosting) -> None:
         self._node = node
         self._hosting = hosting
 

@@ -11,7 +11,7 @@ from nsqsmart.embedded.gotext import GoError, atoi
 from nsqsmart.embedded.nsqd.hosting import RedesignedShard
 from nsqsmart.embedded.nsqd.http.finding import ChannelPaths
 from nsqsmart.embedded.serving.arguments import set_log_level
-from nsqsmart.embedded.serving.http import HttpError, Request, Route
+from nsqsmart.embedded.serving.http import HttpError, HttpRoute, Request
 from nsqsmart.wire.answers import TOPIC_NOT_EXIST
 
 _GET, _POST = ("GET",), ("POST",)
@@ -46,30 +46,34 @@ _ERROR_STATS = (
 )
 
 
-class Operators(ChannelPaths):
+class NsqdOperators(ChannelPaths):
     """The paths of operators."""
 
-    def routes(self) -> dict[str, Route]:
+    def routes(self) -> dict[str, HttpRoute]:
         """All of them; the newer envelope only."""
         return {
-            "/message/stats": Route(_GET, self.stats),
-            "/message/get": Route(_GET, self.get),
-            "/message/historystats": Route(_GET, self.history),
-            "/message/trace/enable": Route(_POST, lambda _: None),
-            "/message/trace/disable": Route(_POST, lambda _: None),
-            "/channel/fixconfirmed": Route(_POST, self.fix_confirmed),
-            "/channel/finishmemdelayed": Route(_POST, self.finish_delayed),
-            "/channel/emptydelayed": Route(_POST, self.empty_delayed),
-            "/channel/requeuedelayed": Route(_POST, self.requeue_delayed),
-            "/channel/setclientlimit": Route(_POST, self.limit_clients),
-            "/channel/ratelimit": Route(_POST, self.limit_rate),
-            "/channel/skipZanTest": Route(_POST, lambda each: self.skip_tests(each, skipped=True)),
-            "/channel/unskipZanTest": Route(
+            "/message/stats": HttpRoute(_GET, self.stats),
+            "/message/get": HttpRoute(_GET, self.get),
+            "/message/historystats": HttpRoute(_GET, self.history),
+            "/message/trace/enable": HttpRoute(_POST, lambda _: None),
+            "/message/trace/disable": HttpRoute(_POST, lambda _: None),
+            "/channel/fixconfirmed": HttpRoute(_POST, self.fix_confirmed),
+            "/channel/finishmemdelayed": HttpRoute(_POST, self.finish_delayed),
+            "/channel/emptydelayed": HttpRoute(_POST, self.empty_delayed),
+            "/channel/requeuedelayed": HttpRoute(_POST, self.requeue_delayed),
+            "/channel/setclientlimit": HttpRoute(_POST, self.limit_clients),
+            "/channel/ratelimit": HttpRoute(_POST, self.limit_rate),
+            "/channel/skipZanTest": HttpRoute(
+                _POST, lambda each: self.skip_tests(each, skipped=True)
+            ),
+            "/channel/unskipZanTest": HttpRoute(
                 _POST, lambda each: self.skip_tests(each, skipped=False)
             ),
-            "/coordinator/stats": Route(_GET, self.coordinator_stats),
-            "/serverstats": Route(_GET, self.server_stats),
-            "/loglevel/set": Route(_POST, lambda request: set_log_level(request.without_blanks)),
+            "/coordinator/stats": HttpRoute(_GET, self.coordinator_stats),
+            "/serverstats": HttpRoute(_GET, self.server_stats),
+            "/loglevel/set": HttpRoute(
+                _POST, lambda request: set_log_level(request.without_blanks)
+            ),
         }
 
     # --------------------------------------------------------------------------------- messages

@@ -4,47 +4,49 @@ from __future__ import annotations
 
 from typing import Any
 
-from nsqsmart.embedded.broker.log import Entry
+from nsqsmart.embedded.broker.log import NewMessage
 from nsqsmart.embedded.gotext import digits
 from nsqsmart.embedded.nsqd.hosting import OriginalShard, OriginalTopics, publish_deferred
 from nsqsmart.embedded.nsqd.http.config import config_route
 from nsqsmart.embedded.nsqd.http.posting import read_binary, read_lines
 from nsqsmart.embedded.nsqd.http.stats import original_stats
 from nsqsmart.embedded.nsqd.http.stats_text import original_text
-from nsqsmart.embedded.nsqd.node import Node
+from nsqsmart.embedded.nsqd.node import NsqdNode
 from nsqsmart.embedded.serving.arguments import argument, topic_and_channel, topic_argument
-from nsqsmart.embedded.serving.http import HttpError, Request, Response, Route, Router
+from nsqsmart.embedded.serving.http import HttpError, HttpRoute, Request, Response, Router
 
 _GET, _POST = ("GET",), ("POST",)
 _NANOSECONDS = 1_000_000_000
 
 
-def original_nsqd_router(node: Node, topics: OriginalTopics) -> Router:
+def original_nsqd_router(node: NsqdNode, topics: OriginalTopics) -> Router:
     """The paths of an original nsqd."""
-    api = _Api(node, topics)
+    api = _NsqdApi(node, topics)
     routes = {
-        "/ping": Route(_GET, lambda _: Response(body=b"OK")),
-        "/info": Route(_GET, api.info),
+        "/ping": HttpRoute(_GET, lambda _: Response(body=b"OK")),
+        "/info": HttpRoute(_GET, api.info),
         "/config/*": config_route(node),
-        "/pub": Route(_POST, api.pub),
-        "/mpub": Route(_POST, api.mpub),
-        "/stats": Route(_GET, api.stats),
-        "/topic/create": Route(_POST, api.create_topic),
-        "/topic/delete": Route(_POST, api.delete_topic),
-        "/topic/empty": Route(_POST, api.empty_topic),
-        "/topic/pause": Route(_POST, lambda request: api.pause_topic(request, paused=True)),
-        "/topic/unpause": Route(_POST, lambda request: api.pause_topic(request, paused=False)),
-        "/channel/create": Route(_POST, api.create_channel),
-        "/channel/delete": Route(_POST, api.delete_channel),
-        "/channel/empty": Route(_POST, api.empty_channel),
-        "/channel/pause": Route(_POST, lambda request: api.pause_channel(request, paused=True)),
-        "/channel/unpause": Route(_POST, lambda request: api.pause_channel(request, paused=False)),
+        "/pub": HttpRoute(_POST, api.pub),
+        "/mpub": HttpRoute(_POST, api.mpub),
+        "/stats": HttpRoute(_GET, api.stats),
+        "/topic/create": HttpRoute(_POST, api.create_topic),
+        "/topic/delete": HttpRoute(_POST, api.delete_topic),
+        "/topic/empty": HttpRoute(_POST, api.empty_topic),
+        "/topic/pause": HttpRoute(_POST, lambda request: api.pause_topic(request, paused=True)),
+        "/topic/unpause": HttpRoute(_POST, lambda request: api.pause_topic(request, paused=False)),
+        "/channel/create": HttpRoute(_POST, api.create_channel),
+        "/channel/delete": HttpRoute(_POST, api.delete_channel),
+        "/channel/empty": HttpRoute(_POST, api.empty_channel),
+        "/channel/pause": HttpRoute(_POST, lambda request: api.pause_channel(request, paused=True)),
+        "/channel/unpause": HttpRoute(
+            _POST, lambda request: api.pause_channel(request, paused=False)
+        ),
     }
     return Router(routes, escaped=True)
 
 
-class _Api:
-    def __init__(self, node: Node, topics: OriginalTopics) -> None:
+class _NsqdApi:
+    def __init__(self, node: NsqdNode, topics: OriginalTopics) -> None:
         self._node = node
         self._topics = topics
 
@@ -98,7 +100,7 @@ class _Api:
         return "OK"
 
     def _store(self, shard: OriginalShard, bodies: list[bytes]) -> None:
-        entries: list[Entry] = [(body, 0, None) for body in bodies]
+        entries: list[NewMessage] = [(body, 0, None) for body in bodies]
         _, woken = shard.publish(self._node, entries)
         for sink in set(woken):
             sink.flush()

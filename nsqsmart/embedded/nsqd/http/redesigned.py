@@ -12,21 +12,21 @@ from nsqsmart.embedded.broker.ext import (
     only_internal,
     read_header,
 )
-from nsqsmart.embedded.broker.log import Entry, RecordTooLong
+from nsqsmart.embedded.broker.log import NewMessage, RecordTooLong
 from nsqsmart.embedded.broker.records import Extension, Record
 from nsqsmart.embedded.broker.redesigned_channel import NOT_IN_FLIGHT
 from nsqsmart.embedded.gotext import GoError, atoi, parse_uint
 from nsqsmart.embedded.nsqd.hosting import RedesignedHosting, RedesignedShard
 from nsqsmart.embedded.nsqd.http.config import config_route
 from nsqsmart.embedded.nsqd.http.finding import ChannelPaths, find_or_not_exist, find_shard
-from nsqsmart.embedded.nsqd.http.operators import Operators
+from nsqsmart.embedded.nsqd.http.operators import NsqdOperators
 from nsqsmart.embedded.nsqd.http.posting import read_binary, read_lines
 from nsqsmart.embedded.nsqd.http.stats import redesigned_stats
 from nsqsmart.embedded.nsqd.http.stats_text import redesigned_text
-from nsqsmart.embedded.nsqd.node import Node
+from nsqsmart.embedded.nsqd.node import NsqdNode
 from nsqsmart.embedded.nsqd.offsets import OffsetRefused, find_index, parse_position
-from nsqsmart.embedded.nsqd.refusals import Refused
-from nsqsmart.embedded.serving.http import HttpError, Request, Response, Route, Router, dumps
+from nsqsmart.embedded.nsqd.refusals import CommandRefused
+from nsqsmart.embedded.serving.http import HttpError, HttpRoute, Request, Response, Router, dumps
 from nsqsmart.wire.answers import NOT_LEADER
 from nsqsmart.wire.ext import TRACE_ID
 
@@ -35,28 +35,28 @@ _EXT_PREFIX = "x-nsqext-"
 _NOT_FOUND = 404
 
 
-def redesigned_nsqd_router(node: Node, hosting: RedesignedHosting) -> Router:
+def redesigned_nsqd_router(node: NsqdNode, hosting: RedesignedHosting) -> Router:
     """The paths of a redesigned nsqd."""
     posts, channels = _Publishing(node, hosting), _Channels(node, hosting)
-    operators = Operators(node, hosting)
+    operators = NsqdOperators(node, hosting)
     routes = {
-        "/ping": Route(_GET, lambda _: Response(body=b"OK")),
-        "/info": Route(_GET, posts.info, negotiated=True),
-        "/pub": Route(_POST, posts.pub, negotiated=True),
-        "/pub_ext": Route(_POST, posts.pub_ext, negotiated=True),
-        "/mpub": Route(_POST, posts.mpub, negotiated=True),
-        "/pubtrace": Route(_POST, posts.pub_trace),
-        "/stats": Route(_GET, channels.stats, negotiated=True),
-        "/channel/create": Route(_POST, channels.create),
-        "/channel/delete": Route(_POST, channels.delete),
-        "/channel/empty": Route(_POST, channels.empty),
-        "/channel/pause": Route(_POST, lambda request: channels.pause(request, paused=True)),
-        "/channel/unpause": Route(_POST, lambda request: channels.pause(request, paused=False)),
-        "/channel/skip": Route(_POST, lambda request: channels.skip(request, skipped=True)),
-        "/channel/unskip": Route(_POST, lambda request: channels.skip(request, skipped=False)),
-        "/channel/setoffset": Route(_POST, channels.set_offset),
-        "/channel/setorder": Route(_POST, channels.set_order),
-        "/message/finish": Route(_POST, channels.finish),
+        "/ping": HttpRoute(_GET, lambda _: Response(body=b"OK")),
+        "/info": HttpRoute(_GET, posts.info, negotiated=True),
+        "/pub": HttpRoute(_POST, posts.pub, negotiated=True),
+        "/pub_ext": HttpRoute(_POST, posts.pub_ext, negotiated=True),
+        "/mpub": HttpRoute(_POST, posts.mpub, negotiated=True),
+        "/pubtrace": HttpRoute(_POST, posts.pub_trace),
+        "/stats": HttpRoute(_GET, channels.stats, negotiated=True),
+        "/channel/create": HttpRoute(_POST, channels.create),
+        "/channel/delete": HttpRoute(_POST, channels.delete),
+        "/channel/empty": HttpRoute(_POST, channels.empty),
+        "/channel/pause": HttpRoute(_POST, lambda request: channels.pause(request, paused=True)),
+        "/channel/unpause": HttpRoute(_POST, lambda request: channels.pause(request, paused=False)),
+        "/channel/skip": HttpRoute(_POST, lambda request: channels.skip(request, skipped=True)),
+        "/channel/unskip": HttpRoute(_POST, lambda request: channels.skip(request, skipped=False)),
+        "/channel/setoffset": HttpRoute(_POST, channels.set_offset),
+        "/channel/setorder": HttpRoute(_POST, channels.set_order),
+        "/message/finish": HttpRoute(_POST, channels.finish),
         **operators.routes(),
         "/config/*": config_route(node),
     }
@@ -64,7 +64,7 @@ def redesigned_nsqd_router(node: Node, hosting: RedesignedHosting) -> Router:
 
 
 class _Publishing:
-    def __init__(self, node: Node, hosting: RedesignedHosting) -> None:
+    def __init__(self, node: NsqdNode, hosting: RedesignedHosting) -> None:
         self._node = node
         self._hosting = hosting
 
@@ -147,12 +147,12 @@ class _Publishing:
             raise HttpError(400, NOT_LEADER)
         return shard, request.body
 
-    def _store(self, shard: RedesignedShard, entries: list[Entry]) -> list[Record]:
+    def _store(self, shard: RedesignedShard, entries: list[NewMessage]) -> list[Record]:
         if self._node.exiting:
             raise HttpError(503, "exiting")
         try:
             records, woken = shard.publish(self._node, entries)
-        except Refused as refused:
+        except CommandRefused as refused:
             raise HttpError(400, refused.code) from refused
         except RecordTooLong as error:
             raise HttpError(503, str(error)) from error

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from nsqsmart.embedded.broker.channel import Channel
-from nsqsmart.embedded.broker.consumer import LIMITED_RDY, Consumer
+from nsqsmart.embedded.broker.channel import BrokerChannel
+from nsqsmart.embedded.broker.consumer import LIMITED_RDY, ChannelConsumer
 from nsqsmart.embedded.broker.original_channel import OriginalChannel
 from nsqsmart.embedded.broker.records import RECORD_OVERHEAD
 from nsqsmart.embedded.broker.redesigned_channel import RedesignedChannel
@@ -17,8 +17,8 @@ from nsqsmart.embedded.nsqd.hosting import (
     RedesignedHosting,
     RedesignedShard,
 )
-from nsqsmart.embedded.nsqd.node import Node
-from nsqsmart.embedded.nsqd.tcp.connection import Connection
+from nsqsmart.embedded.nsqd.node import NsqdNode
+from nsqsmart.embedded.nsqd.tcp.connection import ClientConnection
 from nsqsmart.embedded.nsqd.tcp.subscribing import SUBSCRIBED_BUFFER
 
 _NO_LATENCY = {"count": 0, "percentiles": None}
@@ -42,7 +42,7 @@ _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 _CHANNEL_BUCKETS, _TOPIC_BUCKETS = 12, 16
 
 
-def _original_publisher(connection: Connection, wanted: str) -> dict[str, Any]:
+def _original_publisher(connection: ClientConnection, wanted: str) -> dict[str, Any]:
     """A client that has published; with the counts of the *wanted* topic alone, if one is."""
     counts = [
         {"topic": topic, "count": count}
@@ -53,7 +53,9 @@ def _original_publisher(connection: Connection, wanted: str) -> dict[str, Any]:
     return _describe(connection, None) | ({"pub_counts": counts[:1]} if counts else {})
 
 
-def original_stats(node: Node, topics: OriginalTopics, query: Mapping[str, str]) -> dict[str, Any]:
+def original_stats(
+    node: NsqdNode, topics: OriginalTopics, query: Mapping[str, str]
+) -> dict[str, Any]:
     """The document of an original nsqd."""
     known = _connections(node)
     with_clients = query.get("include_clients") not in _FALSE
@@ -82,7 +84,7 @@ def original_stats(node: Node, topics: OriginalTopics, query: Mapping[str, str])
 
 
 def _original_topic(
-    shard: OriginalShard, wanted: str, known: dict[int, Connection] | None
+    shard: OriginalShard, wanted: str, known: dict[int, ClientConnection] | None
 ) -> dict[str, Any]:
     partition, log = shard.partition, shard.partition.log
     return {
@@ -121,7 +123,7 @@ def _original_channel(
 
 
 def redesigned_stats(
-    node: Node, hosting: RedesignedHosting, query: Mapping[str, str]
+    node: NsqdNode, hosting: RedesignedHosting, query: Mapping[str, str]
 ) -> dict[str, Any]:
     """The document of a redesigned nsqd: one entry per local partition, led here or not."""
     wanted, partition = query.get("topic", ""), query.get("partition", "")
@@ -146,7 +148,7 @@ def redesigned_stats(
 
 
 def _redesigned_topic(
-    node: Node, shard: RedesignedShard, wanted: str, known: dict[int, Connection] | None
+    node: NsqdNode, shard: RedesignedShard, wanted: str, known: dict[int, ClientConnection] | None
 ) -> dict[str, Any]:
     meta, log = shard.meta, shard.partition.log
     channels = _redesigned_channels(shard, wanted, known)
@@ -182,7 +184,7 @@ def _redesigned_topic(
     }
 
 
-def _redesigned_publisher(connection: Connection, count: int) -> dict[str, Any]:
+def _redesigned_publisher(connection: ClientConnection, count: int) -> dict[str, Any]:
     return {
         "remote_address": connection.remote_address,
         "user_agent": connection.settled.user_agent,
@@ -194,7 +196,7 @@ def _redesigned_publisher(connection: Connection, count: int) -> dict[str, Any]:
 
 
 def _redesigned_channels(
-    shard: RedesignedShard, wanted: str, known: dict[int, Connection] | None
+    shard: RedesignedShard, wanted: str, known: dict[int, ClientConnection] | None
 ) -> list[dict[str, Any]]:
     """All of them, or the *wanted* one; a name that is not there wants none in particular."""
     with shard.lock:
@@ -204,7 +206,7 @@ def _redesigned_channels(
 
 
 def _redesigned_channel(
-    channel: RedesignedChannel, known: dict[int, Connection] | None
+    channel: RedesignedChannel, known: dict[int, ClientConnection] | None
 ) -> dict[str, Any]:
     log, position = channel.log, channel.confirmed.position
     oldest = log.read(max(position, log.base), position + 1)
@@ -245,13 +247,13 @@ def _shown(nanoseconds: int) -> str:
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
 
 
-def _connections(node: Node) -> dict[int, Connection]:
+def _connections(node: NsqdNode) -> dict[int, ClientConnection]:
     """The clients of *node* by their number."""
     served = (getattr(each, "connection", None) for each in node.connections.every())
-    return {each.number: each for each in served if isinstance(each, Connection)}
+    return {each.number: each for each in served if isinstance(each, ClientConnection)}
 
 
-def _describe(connection: Connection, consumer: Consumer | None) -> dict[str, Any]:
+def _describe(connection: ClientConnection, consumer: ChannelConsumer | None) -> dict[str, Any]:
     """One client; a producer has no consumer."""
     settled = connection.settled
     document: dict[str, Any] = {
@@ -282,7 +284,9 @@ def _describe(connection: Connection, consumer: Consumer | None) -> dict[str, An
     return document
 
 
-def _only_redesigned(connection: Connection, consumer: Consumer | None) -> dict[str, Any]:
+def _only_redesigned(
+    connection: ClientConnection, consumer: ChannelConsumer | None
+) -> dict[str, Any]:
     """What only a redesigned nsqd says, times in nanoseconds."""
     settled = connection.settled
     return {
@@ -298,7 +302,7 @@ def _only_redesigned(connection: Connection, consumer: Consumer | None) -> dict[
     }
 
 
-def _authority(connection: Connection) -> dict[str, Any]:
+def _authority(connection: ClientConnection) -> dict[str, Any]:
     """Who it is, if an auth server said so."""
     authority = connection.authority
     if authority is None or not authority.grants:
@@ -307,7 +311,7 @@ def _authority(connection: Connection) -> dict[str, Any]:
     return {"authed": True} | {name: value for name, value in identity.items() if value}
 
 
-def _clients(channel: Channel, known: dict[int, Connection]) -> list[dict[str, Any]]:
+def _clients(channel: BrokerChannel, known: dict[int, ClientConnection]) -> list[dict[str, Any]]:
     """The consumers of *channel*."""
     return [
         _describe(known[consumer.id], consumer)

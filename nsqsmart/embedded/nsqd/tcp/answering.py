@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nsqsmart.embedded.broker.consumer import Consumer
+from nsqsmart.embedded.broker.consumer import ChannelConsumer
 from nsqsmart.embedded.gotext import byte_list, digits, shown
-from nsqsmart.embedded.nsqd.refusals import INVALID, Refused, not_leader, not_writable
-from nsqsmart.embedded.nsqd.tcp.connection import Connection, State
-from nsqsmart.wire.command_decoder import Command
+from nsqsmart.embedded.nsqd.refusals import INVALID, CommandRefused, not_leader, not_writable
+from nsqsmart.embedded.nsqd.tcp.connection import ClientConnection, ClientState
+from nsqsmart.wire.command_decoder import CommandLine
 from nsqsmart.wire.frames import CLOSE_WAIT
 from nsqsmart.wire.messages import ID_SIZE
 
@@ -19,23 +19,23 @@ _REQ_TOKENS = 2
 _TOP_BIT = 0x80
 
 
-def nop(connection: Connection, command: Command) -> None:
+def nop(connection: ClientConnection, command: CommandLine) -> None:
     """NOP: an answer to a heartbeat."""
 
 
-def rdy(connection: Connection, command: Command) -> None:
+def rdy(connection: ClientConnection, command: CommandLine) -> None:
     """RDY: how many messages may be in flight; ignored after CLS (protocol#rdy)."""
-    if connection.state is State.CLOSING:
+    if connection.state is ClientState.CLOSING:
         return
-    if connection.state is not State.SUBSCRIBED:
-        raise Refused(INVALID, "cannot RDY in current state")
+    if connection.state is not ClientState.SUBSCRIBED:
+        raise CommandRefused(INVALID, "cannot RDY in current state")
     token = command.params[0] if command.params else b"1"
     count = digits(token)
     if count is None:
-        raise Refused(INVALID, f"RDY could not parse count {shown(token)}")
+        raise CommandRefused(INVALID, f"RDY could not parse count {shown(token)}")
     most = connection.node.options.max_rdy_count
     if count > most:
-        raise Refused(INVALID, f"RDY count {count} out of range 0-{most}")
+        raise CommandRefused(INVALID, f"RDY count {count} out of range 0-{most}")
     consumer, shard = _subscribed(connection)
     with shard.lock:
         consumer.rdy = count
@@ -45,29 +45,29 @@ def rdy(connection: Connection, command: Command) -> None:
     shard.rearm()
 
 
-def close(connection: Connection, command: Command) -> bytes:  # noqa: ARG001 - the interface has it
+def close(connection: ClientConnection, command: CommandLine) -> bytes:  # noqa: ARG001 - the interface has it
     """CLS: no more messages; the client closes when it is done (protocol#cls)."""
-    if connection.state is not State.SUBSCRIBED:
-        raise Refused(INVALID, "cannot CLS in current state")
+    if connection.state is not ClientState.SUBSCRIBED:
+        raise CommandRefused(INVALID, "cannot CLS in current state")
     consumer, shard = _subscribed(connection)
     with shard.lock:
         consumer.rdy = 0
-    connection.state = State.CLOSING
+    connection.state = ClientState.CLOSING
     connection.outbox.release()
     return CLOSE_WAIT
 
 
-def finish(connection: Connection, command: Command) -> None:
+def finish(connection: ClientConnection, command: CommandLine) -> None:
     """FIN of one message."""
     _check_state(connection, "FIN")
     message_id = _id(connection, command, "FIN")
     finish_many(connection, [message_id])
 
 
-def finish_many(connection: Connection, ids: list[bytes]) -> None:
+def finish_many(connection: ClientConnection, ids: list[bytes]) -> None:
     """FIN of a run of messages, then whatever there is room for (protocol#fin)."""
-    if connection.state is State.INIT:
-        raise Refused(INVALID, "cannot FIN in current state")
+    if connection.state is ClientState.INIT:
+        raise CommandRefused(INVALID, "cannot FIN in current state")
     consumer, shard = _subscribed(connection)
     redesigned = connection.node.options.redesigned
     keys = [message_id[:_KEY_SIZE] for message_id in ids] if redesigned else ids
@@ -86,7 +86,7 @@ def finish_many(connection: Connection, ids: list[bytes]) -> None:
         _replicate(connection, shard.confirm_hold)
 
 
-def _replicate(connection: Connection, hold: Callable[[], bool] | None) -> None:
+def _replicate(connection: ClientConnection, hold: Callable[[], bool] | None) -> None:
     """Wait until other nodes know of a FIN; the next message has gone out meanwhile.
 
     See protocol#ordered-cluster.
@@ -98,18 +98,18 @@ def _replicate(connection: Connection, hold: Callable[[], bool] | None) -> None:
         raise not_writable(fatal=True)
 
 
-def requeue(connection: Connection, command: Command) -> None:
+def requeue(connection: ClientConnection, command: CommandLine) -> None:
     """REQ: deliver it again, at once or later (protocol#req)."""
     _check_state(connection, "REQ")
     message_id = _id(connection, command, "REQ")
     if len(command.params) < _REQ_TOKENS:
-        raise Refused(INVALID, "REQ insufficient number of params")
+        raise CommandRefused(INVALID, "REQ insufficient number of params")
     token = command.params[1]
     delay = digits(token)
     redesigned = connection.node.options.redesigned
     if delay is None:
         which = f"{shown(message_id)}, " if redesigned else ""
-        raise Refused(INVALID, f"REQ could not parse timeout {which}{shown(token)}")
+        raise CommandRefused(INVALID, f"REQ could not parse timeout {which}{shown(token)}")
     key = message_id[:_KEY_SIZE] if redesigned else message_id
     consumer, shard = _subscribed(connection)
     channel, now = connection.channel, time.monotonic()
@@ -121,7 +121,7 @@ def requeue(connection: Connection, command: Command) -> None:
         _answer_failed(connection, "REQ", message_id, reason)
 
 
-def touch(connection: Connection, command: Command) -> None:
+def touch(connection: ClientConnection, command: CommandLine) -> None:
     """TOUCH: a fresh timeout (protocol#touch)."""
     _check_state(connection, "TOUCH")
     message_id = _id(connection, command, "TOUCH")
@@ -134,19 +134,19 @@ def touch(connection: Connection, command: Command) -> None:
         _answer_failed(connection, "TOUCH", message_id, reason)
 
 
-def _check_state(connection: Connection, verb: str) -> None:
-    if connection.state is State.INIT:
-        raise Refused(INVALID, f"cannot {verb} in current state")
+def _check_state(connection: ClientConnection, verb: str) -> None:
+    if connection.state is ClientState.INIT:
+        raise CommandRefused(INVALID, f"cannot {verb} in current state")
 
 
-def _subscribed(connection: Connection) -> tuple[Consumer, Any]:
+def _subscribed(connection: ClientConnection) -> tuple[ChannelConsumer, Any]:
     """Consumer and shard; there are both in every state but INIT."""
     consumer = connection.consumer
     assert consumer is not None  # noqa: S101 - told to the type checker
     return consumer, connection.shard
 
 
-def _check_leader(connection: Connection, consumer: Consumer) -> None:
+def _check_leader(connection: ClientConnection, consumer: ChannelConsumer) -> None:
     """Called with the lock: the partition may have moved since SUB."""
     shard = connection.shard
     if shard is None or shard.leader is not connection.node:
@@ -157,19 +157,19 @@ def _check_leader(connection: Connection, consumer: Consumer) -> None:
         raise not_writable(fatal=True)
 
 
-def _id(connection: Connection, command: Command, verb: str) -> bytes:
+def _id(connection: ClientConnection, command: CommandLine, verb: str) -> bytes:
     """The message id, judged as the dialect does (protocol#binary-ids and protocol#fin)."""
     if not command.params:
-        raise Refused(INVALID, f"{verb} insufficient number of params")
+        raise CommandRefused(INVALID, f"{verb} insufficient number of params")
     message_id = command.params[0]
     if not connection.node.options.redesigned:
         if verb == "REQ" and len(command.params) < _REQ_TOKENS:
-            raise Refused(INVALID, "REQ insufficient number of params")
+            raise CommandRefused(INVALID, "REQ insufficient number of params")
         if len(message_id) != ID_SIZE:
-            raise Refused(INVALID, "invalid message ID")
+            raise CommandRefused(INVALID, "invalid message ID")
         return message_id
     if verb == "FIN" and _is_no_number(message_id):
-        raise Refused(INVALID, "Invalid Message ID")
+        raise CommandRefused(INVALID, "Invalid Message ID")
     return message_id
 
 
@@ -178,10 +178,10 @@ def _is_no_number(message_id: bytes) -> bool:
     return bool(message_id[0] & _TOP_BIT) or not any(message_id[:_KEY_SIZE])
 
 
-def _answer_failed(connection: Connection, verb: str, message_id: bytes, reason: str) -> None:
+def _answer_failed(connection: ClientConnection, verb: str, message_id: bytes, reason: str) -> None:
     redesigned = connection.node.options.redesigned
     if redesigned and verb == "FIN" and _is_no_number(message_id):
-        raise Refused(INVALID, "Invalid Message ID")
+        raise CommandRefused(INVALID, "Invalid Message ID")
     shown_id = byte_list(message_id) if redesigned else shown(message_id)
-    refused = Refused(f"E_{verb}_FAILED", f"{verb} {shown_id} failed {reason}", fatal=False)
+    refused = CommandRefused(f"E_{verb}_FAILED", f"{verb} {shown_id} failed {reason}", fatal=False)
     connection.fail(refused.encode())

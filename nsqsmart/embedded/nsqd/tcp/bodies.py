@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nsqsmart.embedded.nsqd.refusals import BAD_BODY, BAD_MESSAGE, EndOfStream, Refused
-from nsqsmart.embedded.nsqd.tcp.connection import Connection
+from nsqsmart.embedded.nsqd.refusals import BAD_BODY, BAD_MESSAGE, CommandRefused, EndOfStream
+from nsqsmart.embedded.nsqd.tcp.connection import ClientConnection
 
 
-def read_body_size(connection: Connection, prefix: str) -> int:
+def read_body_size(connection: ClientConnection, prefix: str) -> int:
     """The length of a body of any kind but one message.
 
     Of an MPUB it is judged, and never used again (protocol#identify-body, protocol#mpub).
@@ -16,22 +16,22 @@ def read_body_size(connection: Connection, prefix: str) -> int:
     limit = connection.node.options.max_body_size
     size = _read_word(connection, BAD_BODY, f"{prefix}failed to read body size")
     if size <= 0:
-        raise Refused(BAD_BODY, f"{prefix}invalid body size {size}")
+        raise CommandRefused(BAD_BODY, f"{prefix}invalid body size {size}")
     if size > limit:
-        raise Refused(BAD_BODY, f"{prefix}body too big {size} > {limit}")
+        raise CommandRefused(BAD_BODY, f"{prefix}body too big {size} > {limit}")
     return size
 
 
-def read_whole(connection: Connection, verb: str) -> bytes:
+def read_whole(connection: ClientConnection, verb: str) -> bytes:
     """The body of IDENTIFY or AUTH (protocol#identify-body)."""
     size = read_body_size(connection, f"{verb} ")
     try:
         return connection.read(size)
     except EndOfStream as end:
-        raise Refused(BAD_BODY, f"{verb} failed to read body") from end
+        raise CommandRefused(BAD_BODY, f"{verb} failed to read body") from end
 
 
-def read_size(connection: Connection, prefix: str = "", code: str = BAD_BODY) -> int:
+def read_size(connection: ClientConnection, prefix: str = "", code: str = BAD_BODY) -> int:
     """The length of the one message of PUB and its kin, judged (protocol#pub).
 
     Refusals begin with *prefix*, and have *code* where there is no size, or none that can be.
@@ -40,25 +40,25 @@ def read_size(connection: Connection, prefix: str = "", code: str = BAD_BODY) ->
     what = "message body" if prefix else "body"
     size = _read_word(connection, code, f"{prefix}failed to read {what} size")
     if size <= 0:
-        raise Refused(code, f"{prefix}invalid {what} size {size}")
+        raise CommandRefused(code, f"{prefix}invalid {what} size {size}")
     if size > limit:
-        raise Refused(BAD_MESSAGE, f"{prefix}message too big {size} > {limit}")
+        raise CommandRefused(BAD_MESSAGE, f"{prefix}message too big {size} > {limit}")
     return size
 
 
-def read_rest(connection: Connection, size: int, prefix: str = "") -> bytes:
+def read_rest(connection: ClientConnection, size: int, prefix: str = "") -> bytes:
     """The message itself."""
     try:
         return connection.read(size)
     except EndOfStream as end:
-        raise Refused(BAD_MESSAGE, f"{prefix}failed to read message body") from end
+        raise CommandRefused(BAD_MESSAGE, f"{prefix}failed to read message body") from end
 
 
-def _read_word(connection: Connection, code: str, refusal: str) -> int:
+def _read_word(connection: ClientConnection, code: str, refusal: str) -> int:
     try:
         return int.from_bytes(connection.read(4), signed=True)
     except EndOfStream as end:
-        raise Refused(code, refusal) from end
+        raise CommandRefused(code, refusal) from end
 
 
 class BatchReader:
@@ -68,7 +68,7 @@ class BatchReader:
     whatever it says (protocol#mpub).
     """
 
-    def __init__(self, connection: Connection, prefix: str = "") -> None:
+    def __init__(self, connection: ClientConnection, prefix: str = "") -> None:
         """*prefix* begins the refusals of the outer length, which is read at once."""
         self._connection = connection
         self._ahead = read_body_size(connection, prefix)
@@ -85,7 +85,7 @@ class BatchReader:
             self._finish()
 
     def read(self) -> list[bytes]:
-        """Every message, judged; raises :class:`Refused`."""
+        """Every message, judged; raises :class:`CommandRefused`."""
         count = self._count()
         bodies: list[bytes] = []
         try:
@@ -124,9 +124,9 @@ class BatchReader:
         try:
             count = int.from_bytes(self._more(4), signed=True)
         except EndOfStream as end:
-            raise Refused(BAD_BODY, "MPUB failed to read message count") from end
+            raise CommandRefused(BAD_BODY, "MPUB failed to read message count") from end
         if not 0 < count <= limit:
-            raise Refused(BAD_BODY, f"MPUB invalid message count {count}")
+            raise CommandRefused(BAD_BODY, f"MPUB invalid message count {count}")
         return count
 
     def _take(self, count: int, entry: int | None) -> bytes:
@@ -142,7 +142,7 @@ class BatchReader:
             text = f"MPUB failed to read message({entry}) body size"
             if entry is None:
                 text = "MPUB failed to read message body"
-            raise Refused(BAD_MESSAGE, text) from end_of_stream
+            raise CommandRefused(BAD_MESSAGE, text) from end_of_stream
 
     def _more(self, count: int) -> bytes:
         """*count* bytes, and whatever else of the batch has come."""
@@ -167,7 +167,7 @@ class BatchReader:
             self._data, self._position = b"", 0
 
 
-def _bad_entry(position: int, size: int, limit: int) -> Refused:
+def _bad_entry(position: int, size: int, limit: int) -> CommandRefused:
     if size <= 0:
-        return Refused(BAD_MESSAGE, f"MPUB invalid message({position}) body size {size}")
-    return Refused(BAD_MESSAGE, f"MPUB message too big {size} > {limit}")
+        return CommandRefused(BAD_MESSAGE, f"MPUB invalid message({position}) body size {size}")
+    return CommandRefused(BAD_MESSAGE, f"MPUB message too big {size} > {limit}")

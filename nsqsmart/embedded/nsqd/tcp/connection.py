@@ -13,13 +13,13 @@ from enum import IntEnum
 from math import inf
 from typing import Any
 
-from nsqsmart.embedded.broker.consumer import Consumer, Sink
+from nsqsmart.embedded.broker.consumer import ChannelConsumer, FrameSink
 from nsqsmart.embedded.nsqd.authority import Authority
-from nsqsmart.embedded.nsqd.node import Node
+from nsqsmart.embedded.nsqd.node import NsqdNode
 from nsqsmart.embedded.nsqd.refusals import EndOfStream
 from nsqsmart.embedded.nsqd.shard import Shard
 from nsqsmart.embedded.nsqd.tcp.layers import Layers, TlsLayer
-from nsqsmart.embedded.nsqd.tcp.outbox import Outbox
+from nsqsmart.embedded.nsqd.tcp.outbox import SendQueue
 from nsqsmart.errors import CompressionError
 from nsqsmart.wire.command_decoder import CommandDecoder
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, RESPONSE, encode_frame
@@ -30,7 +30,7 @@ _RESPONSES_WAITING = 10_000
 _LINGER_RST = struct.pack("ii", 1, 0)
 
 
-class State(IntEnum):
+class ClientState(IntEnum):
     """As the stats show it (protocol#states)."""
 
     INIT = 0
@@ -38,28 +38,28 @@ class State(IntEnum):
     CLOSING = 4
 
 
-class Connection:
+class ClientConnection:
     """What command handlers work on; used by its session's thread.
 
     :meth:`end`, :meth:`abort` and the outbox are for every thread.
     """
 
-    def __init__(self, sock: socket.socket, peer: tuple[str, int], node: Node) -> None:
+    def __init__(self, sock: socket.socket, peer: tuple[str, int], node: NsqdNode) -> None:
         self.sock = sock
         self.peer = peer
         self.node = node
         self.number = node.next_number()
         self.layers = Layers()
-        self.outbox = Outbox(sock, node.loop, self.layers)
+        self.outbox = SendQueue(sock, node.loop, self.layers)
         self.decoder = CommandDecoder(node.options.dialect)
-        self.state = State.INIT
+        self.state = ClientState.INIT
         self.remote_address = f"{peer[0]}:{peer[1]}"
         name = self.remote_address if node.options.redesigned else peer[0]
         self.settled = unidentified(node.policy, name)
-        self.consumer: Consumer | None = None
+        self.consumer: ChannelConsumer | None = None
         self.shard: Shard[Any] | None = None
         self.channel: Any = None
-        self.dirty: set[Sink] = set()
+        self.dirty: set[FrameSink] = set()
         self.connected_at = time.time_ns() // 1_000_000_000
         self.identified = False
         self.late = False

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nsqsmart.embedded.broker.log import Entry
-from nsqsmart.embedded.nsqd.refusals import Refused
+from nsqsmart.embedded.broker.log import NewMessage
+from nsqsmart.embedded.nsqd.refusals import CommandRefused
 from nsqsmart.embedded.nsqd.shard import Shard
-from nsqsmart.embedded.nsqd.tcp.connection import Connection
+from nsqsmart.embedded.nsqd.tcp.connection import ClientConnection
 from nsqsmart.wire.frames import OK_FRAME
 
 _VERB = b"PUB "
@@ -27,7 +27,7 @@ Find = Callable[[bytes], Shard[Any] | None]
 class Express:
     """Takes PUBs off the head of a piece of the stream."""
 
-    def __init__(self, connection: Connection, find: Find) -> None:
+    def __init__(self, connection: ClientConnection, find: Find) -> None:
         self._connection = connection
         self._node = connection.node
         self._find = find
@@ -48,7 +48,7 @@ class Express:
         position, length = 0, len(data)
         shard: Shard[Any] | None = None
         route = b""
-        entries: list[Entry] = []
+        entries: list[NewMessage] = []
         while data.startswith(_VERB, position):
             newline = data.find(b"\n", position, position + _LONGEST_LINE)
             start = newline + 5
@@ -80,13 +80,13 @@ class Express:
         held, self._held = self._held, b""
         return held
 
-    def _store(self, shard: Shard[Any] | None, entries: list[Entry]) -> None:
+    def _store(self, shard: Shard[Any] | None, entries: list[NewMessage]) -> None:
         if shard is None or not entries:
             return
         connection = self._connection
         try:
             _, woken = shard.publish(self._node, entries)
-        except Refused as refused:
+        except CommandRefused as refused:
             for _ in entries:
                 connection.fail(refused.encode())
             return

@@ -8,11 +8,11 @@ from time import monotonic as _now
 
 from nsqsmart.embedded.gotext import quote
 from nsqsmart.embedded.nsqd.authority import AuthFailed, Authority, ask
-from nsqsmart.embedded.nsqd.refusals import INVALID, EndOfStream, Refused
+from nsqsmart.embedded.nsqd.refusals import INVALID, CommandRefused, EndOfStream
 from nsqsmart.embedded.nsqd.tcp.bodies import read_whole
-from nsqsmart.embedded.nsqd.tcp.connection import Connection, State
+from nsqsmart.embedded.nsqd.tcp.connection import ClientConnection, ClientState
 from nsqsmart.errors import CompressionError
-from nsqsmart.wire.command_decoder import Command
+from nsqsmart.wire.command_decoder import CommandLine
 from nsqsmart.wire.frames import OK
 from nsqsmart.wire.identify_server import IdentifyRefused, Settled, encode_reply, settle
 from nsqsmart.wire.streams import DeflateStream, SnappyStream, Stream
@@ -20,23 +20,25 @@ from nsqsmart.wire.streams import DeflateStream, SnappyStream, Stream
 _HANDSHAKE_TIMEOUT = 5.0
 
 
-def auth(connection: Connection, command: Command) -> bytes:
+def auth(connection: ClientConnection, command: CommandLine) -> bytes:
     """AUTH: ask the auth servers, and answer who the client is."""
-    if connection.state is not State.INIT:
-        raise Refused(INVALID, "cannot AUTH in current state")
+    if connection.state is not ClientState.INIT:
+        raise CommandRefused(INVALID, "cannot AUTH in current state")
     if command.params:
-        raise Refused(INVALID, "AUTH invalid number of parameters")
+        raise CommandRefused(INVALID, "AUTH invalid number of parameters")
     secret = read_whole(connection, "AUTH").decode("utf-8", "replace")
     options = connection.node.options
     if connection.authority is not None and connection.authority.grants:
-        raise Refused(INVALID, "AUTH Already set" if options.redesigned else "AUTH already set")
+        raise CommandRefused(
+            INVALID, "AUTH Already set" if options.redesigned else "AUTH already set"
+        )
     if not options.auth_addresses:
         text = "AUTH Disabled" if options.redesigned else "AUTH disabled"
-        raise Refused("E_AUTH_DISABLED", text)
+        raise CommandRefused("E_AUTH_DISABLED", text)
     connection.authority = authority = _ask_or_refuse(connection, secret)
     if not authority.grants:
         no = "No" if options.redesigned else "no"
-        raise Refused("E_UNAUTHORIZED", f"AUTH {no} authorizations found")
+        raise CommandRefused("E_UNAUTHORIZED", f"AUTH {no} authorizations found")
     document = {
         "identity": authority.identity,
         "identity_url": authority.identity_url,
@@ -45,21 +47,21 @@ def auth(connection: Connection, command: Command) -> bytes:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def check_auth(connection: Connection, verb: str, topic: str, channel: str = "") -> None:
+def check_auth(connection: ClientConnection, verb: str, topic: str, channel: str = "") -> None:
     """Raise the fatal refusal if the client may not do *verb*; asks again after the TTL."""
     if not connection.node.options.auth_addresses:
         return
     authority = connection.authority
     if authority is None or not authority.grants:
-        raise Refused("E_AUTH_FIRST", f"AUTH required before {verb}")
+        raise CommandRefused("E_AUTH_FIRST", f"AUTH required before {verb}")
     if _now() >= authority.expires_at:
         connection.authority = authority = _ask_or_refuse(connection, authority.secret)
     if not authority.allows(topic, channel):
         names = f"{quote(topic.encode())} {quote(channel.encode())}"
-        raise Refused("E_UNAUTHORIZED", f"AUTH failed for {verb} on {names}")
+        raise CommandRefused("E_UNAUTHORIZED", f"AUTH failed for {verb} on {names}")
 
 
-def _ask_or_refuse(connection: Connection, secret: str) -> Authority:
+def _ask_or_refuse(connection: ClientConnection, secret: str) -> Authority:
     tls, options = connection.layers.tls, connection.node.options
     about = {"remote_ip": connection.peer[0], "tls": "false" if tls is None else "true"}
     if not options.redesigned:
@@ -67,19 +69,19 @@ def _ask_or_refuse(connection: Connection, secret: str) -> Authority:
     try:
         return ask(options.auth_addresses, about, secret)
     except AuthFailed as failed:
-        raise Refused("E_AUTH_FAILED", "AUTH failed") from failed
+        raise CommandRefused("E_AUTH_FAILED", "AUTH failed") from failed
 
 
-def identify(connection: Connection, command: Command) -> None:  # noqa: ARG001 - the interface has it
+def identify(connection: ClientConnection, command: CommandLine) -> None:  # noqa: ARG001 - the interface has it
     """IDENTIFY: answer, then TLS, then compression, each with an OK of its own."""
-    if connection.state is not State.INIT:
-        raise Refused(INVALID, "cannot IDENTIFY in current state")
+    if connection.state is not ClientState.INIT:
+        raise CommandRefused(INVALID, "cannot IDENTIFY in current state")
     body = read_whole(connection, "IDENTIFY")
     policy = connection.node.policy
     try:
         settled = settle(body, policy, connection.settled)
     except IdentifyRefused as refused:
-        raise Refused(refused.code, refused.text) from refused
+        raise CommandRefused(refused.code, refused.text) from refused
     connection.settled = settled
     if not connection.identified:
         # Only the first one reaches the delivery loop (protocol#second-identify).
@@ -95,7 +97,7 @@ def identify(connection: Connection, command: Command) -> None:  # noqa: ARG001 
         _start_compression(connection, settled)
 
 
-def _start_tls(connection: Connection) -> None:
+def _start_tls(connection: ClientConnection) -> None:
     context = connection.node.tls
     if context is None:
         return
@@ -104,18 +106,18 @@ def _start_tls(connection: Connection) -> None:
         with connection.outbox.exclusive():
             connection.upgrade_tls(context, _HANDSHAKE_TIMEOUT)
     except (OSError, ssl.SSLError, EOFError) as error:
-        raise Refused("E_IDENTIFY_FAILED", f"IDENTIFY failed {error}") from error
+        raise CommandRefused("E_IDENTIFY_FAILED", f"IDENTIFY failed {error}") from error
     connection.respond(OK)
     connection.flush()
 
 
-def _start_compression(connection: Connection, settled: Settled) -> None:
+def _start_compression(connection: ClientConnection, settled: Settled) -> None:
     stream: Stream
     try:
         stream = SnappyStream() if settled.snappy else DeflateStream(settled.deflate_level)
     except ValueError as error:
         # A level below -1 reaches the compressor unchanged.
-        raise Refused("E_IDENTIFY_FAILED", f"IDENTIFY failed {error}") from error
+        raise CommandRefused("E_IDENTIFY_FAILED", f"IDENTIFY failed {error}") from error
     connection.flush()
     with connection.outbox.exclusive():
         connection.layers.stream = stream

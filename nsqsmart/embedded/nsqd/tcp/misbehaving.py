@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from nsqsmart.embedded.faults import Action, Fault
 from nsqsmart.embedded.gotext import shown
-from nsqsmart.embedded.nsqd.refusals import EndOfStream, Refused
-from nsqsmart.embedded.nsqd.tcp.connection import Connection
+from nsqsmart.embedded.nsqd.refusals import CommandRefused, EndOfStream
+from nsqsmart.embedded.nsqd.tcp.connection import ClientConnection
 from nsqsmart.wire.answers import ACK_FAILED
-from nsqsmart.wire.command_decoder import Command
+from nsqsmart.wire.command_decoder import CommandLine
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[Connection, Command], bytes | None]
+Handler = Callable[[ClientConnection, CommandLine], bytes | None]
 
 _WITH_TOPIC = frozenset(
     {b"PUB", b"MPUB", b"DPUB", b"PUB_TRACE", b"MPUB_TRACE", b"PUB_EXT", b"MPUB_EXT"}
@@ -38,12 +38,12 @@ _TYPE = slice(4, 8)
 class Misbehaviour:
     """Stands between a session and its commands while there are faults or a log."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._reset = False
         connection.outbox.tap = self._tap
 
-    def look(self, command: Command, handler: Handler | None) -> Handler | None:
+    def look(self, command: CommandLine, handler: Handler | None) -> Handler | None:
         """Log the command; the handler to run, another one if a fault acts on it."""
         connection, node = self._connection, self._connection.node
         verb = shown(command.verb)
@@ -56,7 +56,7 @@ class Misbehaviour:
         return self._faulty(fault, handler, topic, partition)
 
     def _faulty(self, fault: Fault, handler: Handler, topic: str, partition: int | None) -> Handler:
-        def run(connection: Connection, command: Command) -> bytes | None:
+        def run(connection: ClientConnection, command: CommandLine) -> bytes | None:
             if fault.action is Action.DELAY:
                 self._wait(fault.seconds)
             elif fault.action is Action.MOVE_LEADER:
@@ -71,11 +71,11 @@ class Misbehaviour:
 
         return run
 
-    def _act(self, fault: Fault, command: Command) -> bytes | None:
+    def _act(self, fault: Fault, command: CommandLine) -> bytes | None:
         connection = self._connection
         if fault.action is Action.REPLY:
             fatal = self._is_fatal(fault, command)
-            raise Refused(fault.code, fault.text, fatal=fatal)
+            raise CommandRefused(fault.code, fault.text, fatal=fatal)
         if fault.action is Action.GARBAGE:
             connection.outbox.put([fault.data])
             return None
@@ -86,7 +86,7 @@ class Misbehaviour:
         connection.flush()
         raise EndOfStream
 
-    def _is_fatal(self, fault: Fault, command: Command) -> bool:
+    def _is_fatal(self, fault: Fault, command: CommandLine) -> bool:
         if fault.fatal is not None:
             return fault.fatal
         if not self._connection.node.options.redesigned:
@@ -160,7 +160,7 @@ def _kind(frame: bytes) -> str:
     return {MESSAGE: "MESSAGE", ERROR: "ERROR"}.get(kind, "RESPONSE")
 
 
-def _subject(connection: Connection, command: Command) -> tuple[str, int | None]:
+def _subject(connection: ClientConnection, command: CommandLine) -> tuple[str, int | None]:
     """Topic and partition that the command is about, as far as it says so."""
     params = command.params
     position = 1 if command.verb in _WITH_TOPIC else 2

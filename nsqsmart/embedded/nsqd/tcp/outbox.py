@@ -23,8 +23,8 @@ _AT_ONCE = 256 * 1024
 _WITHOUT_WAITING = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 
 
-class Outbox:
-    """Frames waiting for one socket; a :class:`~nsqsmart.embedded.broker.consumer.Sink`.
+class SendQueue:
+    """Frames waiting for one socket; a :class:`~nsqsmart.embedded.broker.consumer.FrameSink`.
 
     ``pending`` may be appended to directly. A client that takes nothing for ``stall_limit``
     seconds loses its connection.

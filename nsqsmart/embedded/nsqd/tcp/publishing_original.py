@@ -5,15 +5,15 @@ See protocol#pub to protocol#dpub.
 
 from __future__ import annotations
 
-from nsqsmart.embedded.broker.log import Entry
+from nsqsmart.embedded.broker.log import NewMessage
 from nsqsmart.embedded.gotext import digits, quote, shown
 from nsqsmart.embedded.nsqd.hosting import OriginalShard, OriginalTopics, publish_deferred
-from nsqsmart.embedded.nsqd.refusals import BAD_MESSAGE, BAD_TOPIC, INVALID, Refused
+from nsqsmart.embedded.nsqd.refusals import BAD_MESSAGE, BAD_TOPIC, INVALID, CommandRefused
 from nsqsmart.embedded.nsqd.tcp.bodies import BatchReader, read_rest, read_size
-from nsqsmart.embedded.nsqd.tcp.connection import Connection
+from nsqsmart.embedded.nsqd.tcp.connection import ClientConnection
 from nsqsmart.embedded.nsqd.tcp.identifying import check_auth
 from nsqsmart.names import is_valid_name
-from nsqsmart.wire.command_decoder import Command
+from nsqsmart.wire.command_decoder import CommandLine
 from nsqsmart.wire.frames import OK
 
 
@@ -27,7 +27,7 @@ class OriginalPublishing:
         """The topic of a PUB line, if it exists and nothing else is on the line."""
         return self._topics.find(shown(line))
 
-    def pub(self, connection: Connection, command: Command) -> bytes:
+    def pub(self, connection: ClientConnection, command: CommandLine) -> bytes:
         """PUB: the topic is made after the body was read."""
         topic = self._topic(command, "PUB", 1)
         body = self._body(connection, "PUB ")
@@ -35,27 +35,27 @@ class OriginalPublishing:
         self._store(connection, topic, [(body, 0, None)], "PUB")
         return OK
 
-    def mpub(self, connection: Connection, command: Command) -> bytes:
+    def mpub(self, connection: ClientConnection, command: CommandLine) -> bytes:
         """MPUB: the topic is made before the body is read."""
         # The real server says the code twice.
         topic = self._topic(command, "MPUB", 1, "E_BAD_TOPIC ")
         check_auth(connection, "MPUB", topic)
         self._topics.get(topic)
         bodies = BatchReader(connection, "MPUB ").read()
-        entries: list[Entry] = [(body, 0, None) for body in bodies]
+        entries: list[NewMessage] = [(body, 0, None) for body in bodies]
         self._store(connection, topic, entries, "MPUB")
         return OK
 
-    def dpub(self, connection: Connection, command: Command) -> bytes:
+    def dpub(self, connection: ClientConnection, command: CommandLine) -> bytes:
         """DPUB: delivered after a delay in milliseconds."""
         topic = self._topic(command, "DPUB", 2)
         delay = digits(command.params[1])
         if delay is None:
             text = f"DPUB could not parse timeout {shown(command.params[1])}"
-            raise Refused(INVALID, text)
+            raise CommandRefused(INVALID, text)
         longest = round(connection.node.options.limits().max_requeue_delay * 1000)
         if delay > longest:
-            raise Refused(INVALID, f"DPUB timeout {delay} out of range 0-{longest}")
+            raise CommandRefused(INVALID, f"DPUB timeout {delay} out of range 0-{longest}")
         body = self._body(connection, "DPUB ")
         check_auth(connection, "DPUB", topic)
         self._check_exiting(connection, "DPUB")
@@ -63,27 +63,29 @@ class OriginalPublishing:
         connection.dirty.update(woken)
         return OK
 
-    def _store(self, connection: Connection, topic: str, entries: list[Entry], verb: str) -> None:
+    def _store(
+        self, connection: ClientConnection, topic: str, entries: list[NewMessage], verb: str
+    ) -> None:
         self._check_exiting(connection, verb)
         _, woken = self._topics.get(topic).publish(connection.node, entries)
         connection.published[topic] += len(entries)
         connection.dirty.update(woken)
 
     @staticmethod
-    def _body(connection: Connection, prefix: str) -> bytes:
+    def _body(connection: ClientConnection, prefix: str) -> bytes:
         return read_rest(connection, read_size(connection, prefix, BAD_MESSAGE), prefix)
 
     @staticmethod
-    def _check_exiting(connection: Connection, verb: str) -> None:
+    def _check_exiting(connection: ClientConnection, verb: str) -> None:
         if connection.node.exiting:
-            raise Refused(f"E_{verb}_FAILED", f"{verb} failed exiting")
+            raise CommandRefused(f"E_{verb}_FAILED", f"{verb} failed exiting")
 
     @staticmethod
-    def _topic(command: Command, verb: str, needed: int, again: str = "") -> str:
+    def _topic(command: CommandLine, verb: str, needed: int, again: str = "") -> str:
         if len(command.params) < needed:
-            raise Refused(INVALID, f"{verb} insufficient number of parameters")
+            raise CommandRefused(INVALID, f"{verb} insufficient number of parameters")
         name = shown(command.params[0])
         if not is_valid_name(name):
             text = f"{again}{verb} topic name {quote(command.params[0])} is not valid"
-            raise Refused(BAD_TOPIC, text)
+            raise CommandRefused(BAD_TOPIC, text)
         return name

@@ -8,8 +8,8 @@ from typing import Any
 
 from nsqsmart.embedded.gotext import byte_list, shown
 from nsqsmart.embedded.nsqd.hosting import OriginalTopics, RedesignedHosting
-from nsqsmart.embedded.nsqd.node import Node
-from nsqsmart.embedded.nsqd.refusals import INVALID, EndOfStream, Refused
+from nsqsmart.embedded.nsqd.node import NsqdNode
+from nsqsmart.embedded.nsqd.refusals import INVALID, CommandRefused, EndOfStream
 from nsqsmart.embedded.nsqd.tcp.answering import (
     close,
     finish,
@@ -19,7 +19,7 @@ from nsqsmart.embedded.nsqd.tcp.answering import (
     requeue,
     touch,
 )
-from nsqsmart.embedded.nsqd.tcp.connection import Connection, State
+from nsqsmart.embedded.nsqd.tcp.connection import ClientConnection, ClientState
 from nsqsmart.embedded.nsqd.tcp.express import Express, Find
 from nsqsmart.embedded.nsqd.tcp.identifying import auth, identify
 from nsqsmart.embedded.nsqd.tcp.misbehaving import Misbehaviour
@@ -27,18 +27,18 @@ from nsqsmart.embedded.nsqd.tcp.publishing_original import OriginalPublishing
 from nsqsmart.embedded.nsqd.tcp.publishing_redesigned import RedesignedPublishing
 from nsqsmart.embedded.nsqd.tcp.subscribing import OriginalSubscribing, RedesignedSubscribing
 from nsqsmart.embedded.serving.connections import Served
-from nsqsmart.wire.command_decoder import Command, LineTooLong
+from nsqsmart.wire.command_decoder import CommandLine, LineTooLong
 from nsqsmart.wire.commands import MAGIC_V2
 from nsqsmart.wire.frames import OK, OK_FRAME
 
-Handler = Callable[[Connection, Command], bytes | None]
+Handler = Callable[[ClientConnection, CommandLine], bytes | None]
 
 
-class Commands:
+class Verbs:
     """The verbs of one node, and the clean-up after a connection has ended."""
 
     def __init__(
-        self, handlers: dict[bytes, Handler], find: Find, leave: Callable[[Connection], None]
+        self, handlers: dict[bytes, Handler], find: Find, leave: Callable[[ClientConnection], None]
     ) -> None:
         self.find = find
         self.handlers: dict[bytes, Handler] = {
@@ -55,7 +55,7 @@ class Commands:
         self.leave = leave
 
 
-def original_commands(topics: OriginalTopics) -> Commands:
+def original_commands(topics: OriginalTopics) -> Verbs:
     """The verbs of an original nsqd (protocol#dialects)."""
     publishing, subscribing = OriginalPublishing(topics), OriginalSubscribing(topics)
     handlers: dict[bytes, Handler] = {
@@ -64,10 +64,10 @@ def original_commands(topics: OriginalTopics) -> Commands:
         b"DPUB": publishing.dpub,
         b"SUB": subscribing.sub,
     }
-    return Commands(handlers, publishing.find, subscribing.leave)
+    return Verbs(handlers, publishing.find, subscribing.leave)
 
 
-def redesigned_commands(hosting: RedesignedHosting) -> Commands:
+def redesigned_commands(hosting: RedesignedHosting) -> Verbs:
     """The verbs of a redesigned nsqd."""
     publishing, subscribing = RedesignedPublishing(hosting), RedesignedSubscribing(hosting)
     handlers: dict[bytes, Handler] = {
@@ -82,15 +82,15 @@ def redesigned_commands(hosting: RedesignedHosting) -> Commands:
         b"SUB_ADVANCED": subscribing.sub_advanced,
         b"SUB_ORDERED": subscribing.sub_ordered,
     }
-    return Commands(handlers, publishing.find, subscribing.leave)
+    return Verbs(handlers, publishing.find, subscribing.leave)
 
 
 class Session(Served):
     """Reads commands until the client is gone, or has to go."""
 
-    def __init__(self, sock: socket.socket, peer: tuple[str, int], node: Node, commands: Commands):
+    def __init__(self, sock: socket.socket, peer: tuple[str, int], node: NsqdNode, commands: Verbs):
         super().__init__(sock, node.connections, f"session-{peer[1]}")
-        self.connection = Connection(sock, peer, node)
+        self.connection = ClientConnection(sock, peer, node)
         self._node = node
         self._commands = commands
         self._express = Express(self.connection, commands.find)
@@ -166,15 +166,15 @@ class Session(Served):
         node = self._node
         if node.log is not None or node.faults.armed or node.options.tls_required:
             for message_id in ids:
-                self._execute(Command(b"FIN", (message_id,)))
+                self._execute(CommandLine(b"FIN", (message_id,)))
         else:
             try:
                 finish_many(self.connection, ids)
-            except Refused as refused:
+            except CommandRefused as refused:
                 self._refuse(refused)
         self.connection.line_done()
 
-    def _execute(self, command: Command) -> None:
+    def _execute(self, command: CommandLine) -> None:
         handler = self._commands.handlers.get(command.verb)
         node = self._node
         if node.log is not None or node.faults.armed:
@@ -185,7 +185,7 @@ class Session(Served):
             if handler is None:
                 raise self._unknown(command)
             answer = handler(self.connection, command)
-        except Refused as refused:
+        except CommandRefused as refused:
             self._refuse(refused)
         else:
             if answer is OK:
@@ -193,23 +193,23 @@ class Session(Served):
             elif answer is not None:
                 self.connection.respond(answer)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: CommandRefused) -> None:
         connection = self.connection
         connection.fail(refused.encode())
         if refused.fatal:
             connection.flush()
             raise EndOfStream
 
-    def _check_tls(self, command: Command) -> None:
+    def _check_tls(self, command: CommandLine) -> None:
         if self.connection.layers.tls is None and command.verb != b"IDENTIFY":
             text = f"cannot {shown(command.verb)} in current state (TLS required)"
-            raise Refused(INVALID, text)
+            raise CommandRefused(INVALID, text)
 
-    def _unknown(self, command: Command) -> Refused:
+    def _unknown(self, command: CommandLine) -> CommandRefused:
         if self._node.options.redesigned:
             tokens = " ".join(map(byte_list, (command.verb, *command.params)))
-            return Refused(INVALID, f"invalid command [{tokens}]")
-        return Refused(INVALID, f"invalid command {shown(command.verb)}")
+            return CommandRefused(INVALID, f"invalid command [{tokens}]")
+        return CommandRefused(INVALID, f"invalid command {shown(command.verb)}")
 
     def _leave(self) -> None:
         """Unsubscribe; what was in hand goes where the dialect says."""
@@ -218,7 +218,7 @@ class Session(Served):
         shard: Any = connection.shard
         if consumer is None or shard is None:
             return
-        if connection.state is not State.INIT:
+        if connection.state is not ClientState.INIT:
 
             def remove(partition: Any, now: float) -> Any:
                 channel.remove(consumer, now)
