@@ -10,23 +10,13 @@ import struct
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from nsqsmart.errors import ProtocolError
-from nsqsmart.wire.frames import (
-    DEFAULT_MAX_FRAME_SIZE,
-    MESSAGE,
-    PREFIX_SIZE,
-    Frame,
-    Tail,
-    check_size,
-    check_type,
-)
+from nsqsmart.wire.frames import DEFAULT_MAX_FRAME_SIZE, MESSAGE, Frame, Tail, cut_frame
 from nsqsmart.wire.messages import PLAIN, MessageLayout, RawMessage, decode_message
 
 T = TypeVar("T")
 
 _WHOLE_HEAD = struct.Struct(">IIQH16s")
 _WHOLE_HEAD_SIZE = _WHOLE_HEAD.size
-_PREFIX = struct.Struct(">II")
 
 
 class DeliveryDecoder(Generic[T]):
@@ -112,15 +102,4 @@ class DeliveryDecoder(Generic[T]):
         return messages, others
 
     def _cut(self, stream: bytes, position: int) -> tuple[Frame | None, int]:
-        """One frame of any type, and the position after it; None if it is incomplete."""
-        if len(stream) - position < PREFIX_SIZE:
-            return None, position
-        size, frame_type = _PREFIX.unpack_from(stream, position)
-        check_size(size, self.tail.max_frame_size)
-        check_type(frame_type)
-        end = position + 4 + size
-        if frame_type == MESSAGE and size < _WHOLE_HEAD_SIZE - 4:
-            raise ProtocolError(f"message of {size - 4} bytes is shorter than its head")
-        if end > len(stream):
-            return None, position
-        return Frame(frame_type, stream[position + PREFIX_SIZE : end]), end
+        return cut_frame(stream, position, self.tail.max_frame_size, _WHOLE_HEAD_SIZE - 4)

@@ -118,6 +118,27 @@ def _looks_like_http(size: int) -> str:
     return " (the peer speaks HTTP: use the TCP port, usually 4150)" if is_http else ""
 
 
+def cut_frame(
+    stream: bytes, position: int, max_frame_size: int, least: int = _TYPE_SIZE
+) -> tuple[Frame | None, int]:
+    """One frame of any type, and the position after it; None if it is incomplete.
+
+    *least* is the smallest size of a message. Raises :class:`ProtocolError` for what no server may
+    send; nothing is allocated for the frame before.
+    """
+    if len(stream) - position < PREFIX_SIZE:
+        return None, position
+    size, frame_type = _PREFIX.unpack_from(stream, position)
+    check_size(size, max_frame_size)
+    check_type(frame_type)
+    if frame_type == MESSAGE and size < least:
+        raise ProtocolError(f"message of {size - _TYPE_SIZE} bytes is shorter than its head")
+    end = position + _TYPE_SIZE + size
+    if end > len(stream):
+        return None, position
+    return Frame(frame_type, stream[position + PREFIX_SIZE : end]), end
+
+
 class FrameDecoder:
     """Cuts a server's stream into frames.
 
@@ -146,6 +167,7 @@ class FrameDecoder:
         if stream is None:
             return frames
         position, length = 0, len(stream)
+        # As cut_frame does, without a call for each: answers of publish_async come by the thousand.
         while length - position >= PREFIX_SIZE:
             size, frame_type = _PREFIX.unpack_from(stream, position)
             check_size(size, self._tail.max_frame_size)
@@ -166,12 +188,8 @@ class FrameDecoder:
         stream = self._tail.join(data)
         if stream is None:
             return None
-        if len(stream) >= PREFIX_SIZE:
-            size, frame_type = _PREFIX.unpack_from(stream)
-            check_size(size, self._tail.max_frame_size)
-            check_type(frame_type)
-            end = _TYPE_SIZE + size
-            if end <= len(stream):
-                return Frame(frame_type, stream[PREFIX_SIZE:end]), stream[end:]
-        self._tail.keep(stream)
-        return None
+        frame, end = cut_frame(stream, 0, self._tail.max_frame_size)
+        if frame is None:
+            self._tail.keep(stream)
+            return None
+        return frame, stream[end:]

@@ -18,8 +18,12 @@ from nsqsmart.embedded.broker.redesigned_channel import NOT_IN_FLIGHT
 from nsqsmart.embedded.gotext import GoError, atoi, parse_uint
 from nsqsmart.embedded.nsqd.hosting import RedesignedHosting, RedesignedShard
 from nsqsmart.embedded.nsqd.http.config import config_route
-from nsqsmart.embedded.nsqd.http.finding import ChannelPaths, find_or_not_exist, find_shard
-from nsqsmart.embedded.nsqd.http.operators import NsqdOperators
+from nsqsmart.embedded.nsqd.http.operators import (
+    ChannelPaths,
+    NsqdOperators,
+    find_or_not_exist,
+    find_shard,
+)
 from nsqsmart.embedded.nsqd.http.posting import read_binary, read_lines
 from nsqsmart.embedded.nsqd.http.stats import redesigned_stats
 from nsqsmart.embedded.nsqd.http.stats_text import redesigned_text
