@@ -226,4 +226,12 @@ ROOMS: tuple[Mutant, ...] = (
         "a server that was killed comes back on its port",
         ("tests/integration/embedded/test_nodes.py",),
     ),
+    Mutant(
+        "a-proxy-is-told-what-a-server-does",
+        "nsqsmart/testing/proxy.py",
+        "if fault.action not in _ACTIONS or",
+        "if fault.action is None or",
+        "a fault that no proxy can carry out is refused",
+        ("tests/rooms/testing/test_proxy.py::test_what_only_a_server_does_is_refused",),
+    ),
 )
