@@ -23,7 +23,7 @@ from nsqsmart.errors import (
 )
 from nsqsmart.wire.frames import ERROR, HEARTBEAT_FRAME, MESSAGE, OK_FRAME, RESPONSE, encode_frame
 from tests.helpers import eventually
-from tests.integration.publishing import failure
+from tests.integration.publishing import failure, shared
 from tests.peers import Peer, Script, Talk, lookup_of, message_frame, subscribed
 
 TIMEOUT = 0.6
@@ -151,6 +151,7 @@ def test_a_late_answer_is_never_taken_for_the_next_one():
 
 
 def test_a_surplus_frame_retires_the_connection_before_the_next_call():
+    """At the latest when it was not looked at for 5 ms (decisions#84)."""
     surplus_sent = threading.Event()
 
     def generous(talk: Talk) -> None:
@@ -164,6 +165,8 @@ def test_a_surplus_frame_retires_the_connection_before_the_next_call():
     with Peer(generous, healthy) as peer, nsqsmart.Producer(peer.url) as producer:
         producer.publish("t", b"first", timeout=5)
         assert surplus_sent.wait(5)
+        (host,) = shared(producer).pool._hosts.values()
+        host.idle[0].seen_alive = 0.0
         producer.publish("t", b"second", timeout=5)
         assert peer.accepted == 2
 
