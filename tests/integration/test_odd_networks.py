@@ -206,7 +206,7 @@ def test_what_is_consumed_is_the_same_whatever_the_segments(crumbled, pulled):
             assert len(report.refused) == 1
         else:
             handled = Handled()
-            with consume(nsqd.url, handled) as consumer:
+            with consume(nsqd.url, handled, workers=1) as consumer:
                 eventually(lambda: len(handled.messages) == 3)
                 eventually(lambda: said.count(b"FIN") == 3)
                 eventually(lambda: consumer._runtime.late_answers == 1)

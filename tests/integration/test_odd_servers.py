@@ -111,7 +111,7 @@ def test_what_comes_twice_on_one_connection_is_handled_and_answered_twice():
     said: list[bytes] = []
     handled = Handled()
     frames = [message_frame(1, b"x"), message_frame(1, b"x", attempts=2)]
-    with Peer(subscribed(said.append, *frames)) as nsqd, consume(nsqd.url, handled):
+    with Peer(subscribed(said.append, *frames)) as nsqd, consume(nsqd.url, handled, workers=1):
         eventually(lambda: sum(line.startswith(b"FIN ") for line in said) == 2)
     assert [message.attempts for message in handled.messages] == [1, 2]
 

@@ -177,6 +177,8 @@ class Producer:
             TypeError, ConfigError: an argument cannot be used; nothing was sent.
             PublishError: the limit was not free in time; nothing was sent.
             ClientClosed: after :meth:`close`.
+            RuntimeError: the first call comes in a function of ``atexit``, where Python 3.12 and
+                later start no thread (decisions#86); :meth:`publish` works there.
         """
         if topic not in self._known_topics:
             self._know(topic)
