@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -70,45 +71,52 @@ class _Places:
             self._strike()
 
 
-def _trace(places: _Places) -> Callable[[], None]:
-    """Begin to count on CPython 3.11; returns what ends it."""
-    before = sys.gettrace()
-    sys.settrace(places.trace)
-    return lambda: sys.settrace(before)
-
-
-def _monitor(places: _Places) -> Callable[[], None]:
-    """The same on later ones, where a trace misses the opcodes of a function's first call.
+class _Monitor:
+    """Counts on later CPythons, where a trace misses the opcodes of a function's first call.
 
     What a callback raises is raised by the instruction that is reported, as an interrupt would be.
-    The ends of loops are left out: there 3.13 skips the handlers of ``with`` and ``try``
-    (python/cpython#130279), so that no lock is safe, whatever the code around it.
+    The end of a loop's turn is a place from 3.13 on, which skips the handlers around the loop in
+    its function (python/cpython#130279); 3.12 raises a line later, which cannot be done here.
     """
-    monitoring = sys.monitoring
-    events = monitoring.events
-    thread = threading.get_ident()
 
-    def come_by(_code: CodeType, _offset: int, *_details: object) -> None:
-        if threading.get_ident() == thread:
-            places.come_by()
+    def __init__(self, places: _Places) -> None:
+        self._places = places
+        self._thread = threading.get_ident()
+        self._codes = _codes(len(sys.modules))
+        events = sys.monitoring.events
+        self._callbacks: dict[int, Callable[..., None]] = {
+            events.PY_START: self._come_by,
+            events.PY_RESUME: self._come_by,
+            events.C_RETURN: self._come_by,
+        }
+        self._watched = events.PY_START | events.PY_RESUME | events.CALL
+        if sys.version_info >= (3, 13):
+            self._callbacks[events.JUMP] = self._jump
+            self._watched |= events.JUMP
 
-    reported = (events.PY_START, events.PY_RESUME, events.C_RETURN)
-    watched = events.PY_START | events.PY_RESUME | events.CALL
-    codes = _codes(len(sys.modules))
-    monitoring.use_tool_id(_TOOL, "interrupts")
-    for event in reported:
-        monitoring.register_callback(_TOOL, event, come_by)
-    for code in codes:
-        monitoring.set_local_events(_TOOL, code, watched)
+    def begin(self) -> None:
+        """Watch every function from now on."""
+        sys.monitoring.use_tool_id(_TOOL, "interrupts")
+        for event, callback in self._callbacks.items():
+            sys.monitoring.register_callback(_TOOL, event, callback)
+        for code in self._codes:
+            sys.monitoring.set_local_events(_TOOL, code, self._watched)
 
-    def end() -> None:
-        for code in codes:
-            monitoring.set_local_events(_TOOL, code, 0)
-        for event in reported:
-            monitoring.register_callback(_TOOL, event, None)
-        monitoring.free_tool_id(_TOOL)
+    def end(self) -> None:
+        """Watch none any more."""
+        for code in self._codes:
+            sys.monitoring.set_local_events(_TOOL, code, 0)
+        for event in self._callbacks:
+            sys.monitoring.register_callback(_TOOL, event, None)
+        sys.monitoring.free_tool_id(_TOOL)
 
-    return end
+    def _come_by(self, _code: CodeType, _offset: int, *_details: object) -> None:
+        if threading.get_ident() == self._thread:
+            self._places.come_by()
+
+    def _jump(self, code: CodeType, offset: int, _destination: int) -> None:
+        if dis.opname[code.co_code[offset]] == "JUMP_BACKWARD":
+            self._come_by(code, offset)
 
 
 @functools.lru_cache(maxsize=1)
@@ -151,7 +159,13 @@ def interrupted_at(
 def calling_at(position: int, call: Callable[[], object]) -> Iterator[_Places]:
     """*call*, as a signal handler, at the place of that number; what it raises is raised there."""
     places = _Places(position, call)
-    end = _trace(places) if sys.version_info < (3, 12) else _monitor(places)
+    if sys.version_info < (3, 12):
+        before = sys.gettrace()
+        begin, end = partial(sys.settrace, places.trace), partial(sys.settrace, before)
+    else:
+        monitor = _Monitor(places)
+        begin, end = monitor.begin, monitor.end
+    begin()
     try:
         yield places
     finally:

@@ -47,6 +47,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_drop_all)
 
 
+def _is_there(item: tuple[int, ref[Cancellable]]) -> bool:
+    return item[1]() is not None
+
+
 class CancelScope:
     """A weak registry of the sockets that :meth:`cut` aborts when the client closes."""
 
@@ -61,7 +65,8 @@ class CancelScope:
         A queue gets that error, as an answer.
         """
         with self._lock:
-            self._held = {name: one for name, one in self._held.items() if one() is not None}
+            # No loop in here: an interrupt at its end can leave the lock held (decisions#85).
+            self._held = dict(filter(_is_there, self._held.items()))
             self._held[id(wire)] = ref(wire)
             cut = self._cut
         if cut:

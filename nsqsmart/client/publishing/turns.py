@@ -13,6 +13,19 @@ from nsqsmart.net.waiters import LOOK_AGAIN, Waiter
 Key = tuple[str, int]
 
 
+def _first(queue: deque[ref[Waiter]]) -> Waiter | None:
+    """The first live waiter; the dead ones before it are taken out.
+
+    In a function, for an interrupt at the end of a loop can skip a ``with`` (decisions#85).
+    """
+    while queue:
+        waiter = queue[0]()
+        if waiter is not None:
+            return waiter
+        queue.popleft()
+    return None
+
+
 class Turns:
     """A queue of waiters per (topic, partition), each with its own deadline.
 
@@ -61,9 +74,7 @@ class Turns:
         """Give the turn to the first live waiter of the queue, unless it has the turn."""
         with self._lock:
             queue = self._queues.get(key)
-            while queue and queue[0]() is None:
-                queue.popleft()
-            waiter = queue[0]() if queue else None
+            waiter = _first(queue) if queue else None
             if not queue or waiter is None:
                 self._queues.pop(key, None)
                 self._served.pop(key, None)

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from nsqsmart.errors import ProtocolError
 from nsqsmart.wire import frames
-from nsqsmart.wire.frames import ERROR, MESSAGE, RESPONSE, Frame, FrameDecoder, Tail, encode_frame
+from nsqsmart.wire.frames import (
+    ERROR,
+    MESSAGE,
+    RESPONSE,
+    Frame,
+    FrameDecoder,
+    Tail,
+    cut_frame,
+    encode_frame,
+)
 from tests.encoding import CLOSE_WAIT_FRAME
 from tests.helpers import ROOT
 
@@ -258,3 +267,11 @@ def test_a_large_frame_is_copied_twice_at_most() -> None:
         tracemalloc.stop()
     assert [len(frame.data) for frame in found] == [size]
     assert peak < 2.2 * size
+
+
+def test_a_message_without_room_for_its_head_is_refused() -> None:
+    """Before the rest of it is there."""
+    begun = encode_frame(MESSAGE, b"x" * 10)[:8]
+    with pytest.raises(ProtocolError, match="message of 10 bytes is shorter than its head"):
+        cut_frame(begun, 0, LIMIT, least=30)
+    assert cut_frame(encode_frame(RESPONSE, b"OK"), 0, LIMIT, least=30)[0] == Frame(RESPONSE, b"OK")
