@@ -81,5 +81,5 @@ def test_the_exit_code_says_whether_all_were_caught(
 
 
 def test_the_name_of_none_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert __main__.main(["nobody"]) == 2
-    assert "nobody" in capsys.readouterr().err
+    assert __main__.main(["absent"]) == 2
+    assert "absent" in capsys.readouterr().err

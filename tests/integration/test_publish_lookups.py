@@ -198,14 +198,14 @@ def producers(*addresses: tuple[str, int]) -> Script:
     )
 
 
-NOBODY = ("127.0.0.1", 1)
+NO_NSQD = ("127.0.0.1", 1)
 
 
 def test_an_unkeyed_message_passes_by_nsqds_that_are_not_there():
     with (
         Peer(healthy) as nsqd,
         Peer(lambda talk: talk.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as web,
-        Peer(producers(NOBODY, web.address, nsqd.address, ("0.0.0.0", 4150))) as lookup,
+        Peer(producers(NO_NSQD, web.address, nsqd.address, ("0.0.0.0", 4150))) as lookup,
         nsqsmart.Producer(lookup_url(lookup)) as producer,
     ):
         for number in range(10):
@@ -216,7 +216,7 @@ def test_an_unkeyed_message_passes_by_nsqds_that_are_not_there():
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-@pytest.mark.parametrize("leaders", [{0: NOBODY}, {}], ids=["nobody", "none"])
+@pytest.mark.parametrize("leaders", [{0: NO_NSQD}, {}], ids=["unreachable", "none"])
 def test_a_leader_that_is_not_there(leaders, key):
     with (
         Peer(lookup_of(leaders, count=1)) as lookup,
@@ -375,7 +375,7 @@ def test_three_hundred_topics_share_one_question_for_further_lookups(dialect):
 def test_a_misspelt_topic_fails_after_two_lookups_a_second_apart(key):
     with Cluster(lookupds=1) as cluster, nsqsmart.Producer(cluster.url) as producer:
         with in_time(2), pytest.raises(nsqsmart.errors.TopicNotExist) as caught:
-            producer.publish("nobody", b"x", key=key, timeout=30)
+            producer.publish("absent", b"x", key=key, timeout=30)
         assert caught.value.outcome is Outcome.NOT_SENT
         assert len(cluster.log.of("GET /lookup")) == 2
         check_free(producer)

@@ -97,7 +97,7 @@ ANSWERS: tuple[Mutant, ...] = (
         ("tests/unit/net/http/test_lookup.py",),
     ),
     Mutant(
-        "a-receipt-nobody-asked-for",
+        "a-receipt-unasked-for",
         "nsqsmart/client/publishing/shared_state.py",
         "if traced is None and receipt is not None:",
         "if False:",

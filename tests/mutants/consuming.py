@@ -151,7 +151,7 @@ CONSUMING: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "given-up-for-nobody",
+        "given-up-untold",
         "nsqsmart/client/messages/dead_letters.py",
         "            if not message.answered:\n                message.requeue()",
         "            if not message.answered:\n                message.finish()",

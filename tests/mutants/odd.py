@@ -229,7 +229,7 @@ ODD: tuple[Mutant, ...] = (
         (_CORPUS,),
     ),
     Mutant(
-        "dial-timeout-of-nobody",
+        "dial-timeout-of-none",
         "nsqsmart/net/connection.py",
         "dial(address, min(deadline, monotonic() + config.dial_timeout), scope=scope)",
         "dial(address, deadline, scope=scope)",

@@ -35,7 +35,7 @@ def led_by(nsqd):
     return 200, {"0": nsqd.tcp_address[1]}
 
 
-NOBODY = 200, {}
+NO_LEADER = 200, {}
 
 
 def refuses(nsqd) -> bool:
@@ -74,12 +74,12 @@ def test_create_slow(connect) -> None:
         address = cluster.lookupds[0].http_address
         target = "/topic/create?topic=t&partition_num=1&replicator=1"
         assert http("POST", address, target) == (200, "")
-        assert lookup(cluster, "w") == lookup(cluster, "r") == NOBODY
+        assert lookup(cluster, "w") == lookup(cluster, "r") == NO_LEADER
         meta = http("GET", address, "/lookup?topic=t&access=w&metainfo=true")[1]["meta"]
         assert meta["partition_num"] == 1
-        eventually(lambda: lookup(cluster, "r") != NOBODY)
+        eventually(lambda: lookup(cluster, "r") != NO_LEADER)
         (node,) = [each for each in cluster.nsqds if led_by(each) == lookup(cluster, "r")]
-        assert lookup(cluster, "w") == NOBODY
+        assert lookup(cluster, "w") == NO_LEADER
         assert answers_until_ok(connect(node), PUB) == [NOT_LEADER, NOT_WRITABLE, "OK"]
         status, text = lookup(cluster, "w")
         assert (status, text.startswith("Topic has no channel")) == (404, True)
@@ -115,7 +115,7 @@ def test_move(connect) -> None:
         eventually(lambda: len(cluster.log.of("FIN")) == 1)
         mover = threading.Thread(target=cluster.move_leader, args=("t", 0, new))
         mover.start()
-        eventually(lambda: lookup(cluster, "w") == NOBODY)
+        eventually(lambda: lookup(cluster, "w") == NO_LEADER)
         assert producer.refused(PUB) == producer.refused(MPUB) == NOT_WRITABLE
         assert lookup(cluster, "r") == led_by(old)
         again = consumer.message()
@@ -145,7 +145,7 @@ def test_term(connect) -> None:
         assert producer.refused(MPUB) == "E_MPUB_FAILED exiting"
         assert consumer.ended()
         # The others lead before the old process is gone.
-        eventually(lambda: lookup(cluster, "w") not in (NOBODY, led_by(leader)))
+        eventually(lambda: lookup(cluster, "w") not in (NO_LEADER, led_by(leader)))
         assert producer.refused(PUB) == "E_PUB_FAILED exiting"
         assert producer.ended()
         ending.join()
@@ -169,8 +169,8 @@ def test_crash(connect) -> None:
         assert producer.reset()
         assert consumer.reset()
         for which, access in ((0, "r"), (1, "r"), (0, "w"), (1, "w")):
-            assert lookup(cluster, access, which) == NOBODY
-        eventually(lambda: lookup(cluster, "w") != NOBODY)
+            assert lookup(cluster, access, which) == NO_LEADER
+        eventually(lambda: lookup(cluster, "w") != NO_LEADER)
         assert time.monotonic() - killed >= 1.5
         new = cluster.leader("t")
         assert connect(new).ask(PUB) == b"OK"
@@ -214,7 +214,7 @@ def test_follower_loss(connect) -> None:
         asked = time.monotonic()
         assert connect(cluster.leader("t")).refused(PUB) == NOT_WRITABLE
         assert time.monotonic() - asked < 0.9
-        assert lookup(cluster, "w") == NOBODY
+        assert lookup(cluster, "w") == NO_LEADER
         assert lookup(cluster, "r") == led_by(cluster.leader("t"))
         assert consumer.silent(0.05)
         assert cluster.stored("t") == []
@@ -233,7 +233,7 @@ def test_follower_loss_without_a_majority(connect, end, least, most) -> None:
         assert refused.ended()
         assert connect(leader).refused(MPUB) == NOT_LEADER
         assert lookup(cluster, "r") == led_by(leader)
-        assert lookup(cluster, "w") == NOBODY
+        assert lookup(cluster, "w") == NO_LEADER
         cluster.restart(cluster.nsqds[1])
         connect(leader).subscribe(commands.sub("t", "c", 0))
         assert connect(leader).ask(PUB) == b"OK"
@@ -257,7 +257,7 @@ def test_hang_and_wake(connect) -> None:
         assert lookup(cluster, "r") == led_by(leader)
         with pytest.raises(TimeoutError):
             consumer.any_frame(0.5)
-        eventually(lambda: lookup(cluster, "w") not in (NOBODY, led_by(leader)))
+        eventually(lambda: lookup(cluster, "w") not in (NO_LEADER, led_by(leader)))
         cluster.wake(leader)
         assert [client.error() for client in (single, traced)] == [NOT_LEADER] * 2
         assert batch.error() == NOT_WRITABLE
@@ -268,4 +268,4 @@ def test_hang_and_wake(connect) -> None:
 def test_the_real_times_are_an_argument_away() -> None:
     with Cluster(nsqds=3, **REAL_TIMES) as cluster:
         cluster.create_topic("t", replicas=3)
-        assert lookup(cluster, "w") == NOBODY
+        assert lookup(cluster, "w") == NO_LEADER

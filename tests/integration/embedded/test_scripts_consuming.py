@@ -15,7 +15,7 @@ from nsqsmart.embedded.faults import FaultUnknown
 from nsqsmart.wire import commands
 from tests.helpers import eventually
 from tests.integration.embedded.rawclient import RawClient, http
-from tests.integration.embedded.test_scripts import NOBODY, led_by, lookup, publish
+from tests.integration.embedded.test_scripts import NO_LEADER, led_by, lookup, publish
 
 NOT_WRITABLE = "E_FAILED_ON_NOT_WRITABLE "
 SUB_ORDERED = commands.sub_ordered("t", "c", 0)
@@ -72,7 +72,7 @@ def test_a_channel_without_fin_is_lost_at_a_switch(connect, ordered) -> None:
         connect(leader).subscribe(line, 0)
         publish(connect(leader), b"a", b"b")
         cluster.kill(leader)
-        eventually(lambda: lookup(cluster, "r") != NOBODY)
+        eventually(lambda: lookup(cluster, "r") != NO_LEADER)
         new = cluster.leader("t")
         if not ordered:
             assert lookup(cluster, "w")[0] == 404
@@ -165,7 +165,7 @@ def test_lookups_without_partitions(noisy) -> None:
     noisy.faults.add(noise)
     address = noisy.lookupds[0].http_address
     for _ in range(3):
-        assert lookup(noisy, "r") == lookup(noisy, "w") == NOBODY
+        assert lookup(noisy, "r") == lookup(noisy, "w") == NO_LEADER
         status, known = http("GET", address, "/lookup?topic=t&metainfo=true", legacy=True)
         assert (status, known["status_txt"]) == (200, "OK")
         assert known["data"]["producers"] == []

@@ -106,7 +106,7 @@ def test_stat_of_what_is_not_there_is_a_failure(words, nsqsmart):
 
 
 def test_stat_names_the_nsqd_that_gave_none(nsqsmart):
-    # Nobody misses the hung one before it is asked, however late that is.
+    # The hung one is not missed before it is asked, however late that is.
     with Cluster(nsqds=2, auto_create=True, election_delay=60) as cluster:
         cluster.create_topic("orders")
         cluster.hang(cluster.nsqds[0])

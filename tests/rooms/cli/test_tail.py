@@ -18,7 +18,7 @@ ONE = pytest.mark.parametrize("cluster", ["redesigned"], indirect=True)
 
 
 def listening(cluster, topic):
-    """Whether somebody listens to *topic*."""
+    """Whether a channel listens to *topic*."""
     stats = Admin(cluster.url).stats(topic)
     return any(channel.clients for each in stats.topics for channel in each.channels)
 
@@ -163,7 +163,7 @@ def test_ctrl_c_while_nobody_answers(nsqsmart):
 def test_a_stuck_reader_holds_it_up_until_the_second_ctrl_c(cluster, tail):
     program = tail("--close-timeout", "60")
     publish(cluster, b"x" * 500_000)
-    # Nobody reads the pipe: the handler is stuck in its write.
+    # The pipe is not read: the handler is stuck in its write.
     assert program.stdout.read(1) == b"x"
     program.send_signal(signal.SIGINT)
     with pytest.raises(Exception, match="timed out"):

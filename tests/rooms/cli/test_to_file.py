@@ -180,10 +180,10 @@ def test_a_finished_file_is_never_written_over(original, nsqsmart, tmp_path):
     program = nsqsmart.start(*arguments, "--url", original.url)
     eventually(lambda: unfinished(original) == 0, every=0.05)
     out.mkdir(exist_ok=True)
-    (out / "orders-000000.log").write_text("somebody else's")
+    (out / "orders-000000.log").write_text("another program's")
     program.send_signal(signal.SIGTERM)
     assert program.wait(20) == 130
-    assert (out / "orders-000000.log").read_text() == "somebody else's"
+    assert (out / "orders-000000.log").read_text() == "another program's"
     assert (out / "orders-000001.log").read_bytes().splitlines() == lines(range(100))
 
 

@@ -105,7 +105,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_messages_that_time_out_while_they_are_stored_come_once(
     cluster: Cluster, told: Tell, publish: Publish
 ) -> None:
-    """A disk that takes longer than msg_timeout: nobody takes the FINs, and all comes again."""
+    """A disk that takes longer than msg_timeout: no server takes the FINs, and all comes again."""
     sent = publish(200)
     query = Query(told(messageTimeoutMs=1000))
     for task in query.plan():
@@ -264,7 +264,7 @@ def test_a_spool_that_goes_away_while_it_is_read_is_an_error(
         list(batches)
 
 
-def test_a_spool_that_nobody_shares_fails_before_fin(
+def test_a_spool_that_is_not_shared_fails_before_fin(
     cluster: Cluster, told: Tell, publish: Publish, tmp_path: Path
 ) -> None:
     """The executor's folder is not the driver's: nothing has made the folders there."""
@@ -281,7 +281,7 @@ def test_a_spool_that_nobody_shares_fails_before_fin(
 def test_a_spool_that_is_no_folder_is_refused(
     told: Tell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder called "hdfs:" on each machine would be shared by nobody."""
+    """A folder called "hdfs:" on each machine would not be shared."""
     for name, place in [("spoolLocation", "hdfs://n1/spool"), ("checkpointLocation", "s3a://b/c")]:
         options = told(**{"spoolLocation": "", name: place})
         with pytest.raises(ConfigError, match=f"{name}.*{place}"):
@@ -541,7 +541,7 @@ def test_a_start_that_cannot_be_is_said(told: Tell, publish: Publish, cluster: C
 def test_an_address_without_lookups_is_refused(
     cluster: Cluster, told: Tell, publish: Publish
 ) -> None:
-    """Nobody would say what waits; a query that was begun with lookups says so too."""
+    """No server would say what waits; a query that was begun with lookups says so too."""
     publish(10)
     query = Query(told())
     query.read()

@@ -121,7 +121,7 @@ def test_a_leader_is_killed_on_a_redesigned_cluster(
     driver = driver_of(redesigned, tmp_path, readMode=mode, startingOffsets="stored")
     node = redesigned.leaders(TOPIC)[0]
     point = "before FIN" if mode == "spool" else "in a range"
-    while_running(driver, lambda: redesigned.kill(node), (point, 3, "nobody"))
+    while_running(driver, lambda: redesigned.kill(node), (point, 3, "none"))
     redesigned.restart(node)
     eventually(lambda: len(redesigned.leaders(TOPIC)) == 2, timeout=REAL_SECONDS, every=0.5)
     for _ in range(3):  # what was out of reach comes in later runs

@@ -228,7 +228,7 @@ def test_a_spool_without_its_checkpoint(
     start = source.initial_offset()
     end = next_epoch(source, start)
     assert sorted(bodies(options, source, start, end)) == sent
-    # The checkpoint is gone: a new query begins, and nobody knows whether these were written.
+    # The checkpoint is gone: a new query begins, and it is unknown whether these were written.
     anew = SpoolSource(options)
     first = anew.initial_offset()
     with pytest.raises(DataLoss, match="orphanSpool=adopt"):

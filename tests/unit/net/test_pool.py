@@ -307,7 +307,7 @@ def test_retire_closes_what_is_idle_to_that_nsqd_alone(pool):
     with lend(pool) as here, lend(pool, THERE) as there:
         pass
     pool.retire(HERE)
-    pool.retire(Address("nobody", 1))
+    pool.retire(Address("absent", 1))
     assert (here.closed, there.closed) == (True, False)
 
 

@@ -161,7 +161,7 @@ def test_a_name_that_does_not_exist_is_a_connect_error_and_not_remembered(monkey
     asked = names(monkeypatch, refuse)
     for _ in range(2):
         with pytest.raises(ConnectError, match="cannot be resolved"):
-            resolve(Address("nobody", 4150), soon())
+            resolve(Address("absent", 4150), soon())
     assert len(asked.asked) == 2
 
 

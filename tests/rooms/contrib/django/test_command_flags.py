@@ -14,7 +14,7 @@ from nsqsmart.contrib.django import handler, handlers
 from nsqsmart.embedded import Cluster
 from tests.conftest import our_threads
 
-NOBODY = "nsq://127.0.0.1:1"
+NO_NSQD = "nsq://127.0.0.1:1"
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_workers_are_as_many_as_the_command_says(cluster, nsq_settings):
 
 
 def test_only_the_handlers_of_an_alias_run(cluster, nsq_settings):
-    nsq_settings(default={"URL": NOBODY}, audit={"URL": cluster.url})
+    nsq_settings(default={"URL": NO_NSQD}, audit={"URL": cluster.url})
     seen = []
     handler("orders", "billing")(lambda message: seen.append("wrong"))
     handler("orders", "mail", alias="audit")(lambda message: seen.append(message.body))
@@ -70,7 +70,7 @@ def test_only_the_handlers_of_an_alias_run(cluster, nsq_settings):
 
 
 def test_only_the_servers_of_an_alias_are_asked(cluster, nsq_settings):
-    nsq_settings(default={"URL": cluster.url}, audit={"URL": NOBODY})
+    nsq_settings(default={"URL": cluster.url}, audit={"URL": NO_NSQD})
     with pytest.raises(CommandError, match="audit: no nsqd answers"):
         run("nsq_ping", timeout=2)
     out = run("nsq_ping", alias="default", timeout=5)

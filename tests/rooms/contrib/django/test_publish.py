@@ -27,7 +27,7 @@ from nsqsmart.embedded import Cluster
 from nsqsmart.errors import ConfigError, PublishError
 from nsqsmart.testing.recording import Published
 
-NOBODY = {"URL": "nsq://127.0.0.1:1", "OPTIONS": {"publish_timeout": 0.2}, "IN_TESTS": "send"}
+NO_NSQD = {"URL": "nsq://127.0.0.1:1", "OPTIONS": {"publish_timeout": 0.2}, "IN_TESTS": "send"}
 
 
 class Rollback(Exception):
@@ -232,7 +232,7 @@ def test_an_async_view_leaves_the_loop_to_others(recorded, monkeypatch):
 def test_a_failure_after_the_commit_is_logged_counted_and_signalled(
     nsq_settings, lost, caplog, database
 ):
-    nsq_settings(default=NOBODY)
+    nsq_settings(default=NO_NSQD)
     before, ran = counts(), []
     with transaction.atomic(using=database):
         publish("orders", b"secret", key="customer-7")
@@ -261,7 +261,7 @@ def test_a_listener_that_fails_hurts_nobody(nsq_settings, lost):
     def fail(**told):
         raise ValueError("oops")
 
-    nsq_settings(default=NOBODY)
+    nsq_settings(default=NO_NSQD)
     publish_failed.connect(fail)
     try:
         publish("orders", b"1")
@@ -278,7 +278,7 @@ def test_settings_that_are_wrong_lose_nothing_silently(nsq_settings, lost):
 
 
 def test_now_raises_what_fails(nsq_settings, lost):
-    nsq_settings(default=NOBODY)
+    nsq_settings(default=NO_NSQD)
     with pytest.raises(PublishError):
         publish("orders", b"1", when="now")
     assert lost == []

@@ -24,7 +24,7 @@ def lose(monkeypatch, models, is_lost):
         found = [(models.lane_of(each), each.topic) for each in letters]
         tried.extend(dict.fromkeys(found))
         return [
-            Failure(each, PublishTimeout("nobody"))
+            Failure(each, PublishTimeout("no nsqd"))
             for each, place in zip(letters, found, strict=True)
             if is_lost(*place)
         ]

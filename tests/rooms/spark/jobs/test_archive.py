@@ -124,8 +124,8 @@ def test_what_cannot_be_archived_is_told_before_spark_is_asked(run: Run, tmp_pat
         code, summary = run("archive", "--out", tmp_path / "out", *arguments)
         return code, summary["error"]
 
-    nobody = ("--address", "nsq+lookupd://127.0.0.1:1", "--topic", "orders", "--once")
-    assert refusal(*nobody)[0] == 75
+    unreachable = ("--address", "nsq+lookupd://127.0.0.1:1", "--topic", "orders", "--once")
+    assert refusal(*unreachable)[0] == 75
     assert refusal()[0] == 1
     assert "--compact goes with --once" in refusal("--topic", "orders", "--compact", "x")[1]
     with Cluster(nsqds=1) as cluster:

@@ -47,7 +47,7 @@ def test_what_is_not_there_is_an_error_and_who_does_not_answer_is_asked_later(
     code, summary = run("lag", "--address", cluster.url, "--topic", "order")
     assert code == 1
     assert "knows topic 'order': did you mean orders?" in summary["error"]
-    code, summary = run("lag", "--address", cluster.url, "--channel", "nobody")
+    code, summary = run("lag", "--address", cluster.url, "--channel", "absent")
     assert code == 1
     cluster.kill(cluster.lookupds[0])
     code, summary = run("lag", "--address", cluster.url, "--client", "lookupd_request_timeout=0.5")

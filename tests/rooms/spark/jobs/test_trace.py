@@ -87,7 +87,7 @@ def test_every_life_has_its_state(run: Run, spark: SparkSession, tmp_path: Path)
         line(4, "requeued", 0.15, channel="c", attempts=1, delay_ms=10),
         line(4, "received", 0.3, **again),
         line(4, "finished", 0.4, duration_us=100_000, **again),
-        line(5, "published", 0.01),  # nobody got it
+        line(5, "published", 0.01),  # no consumer got it
         *life(6, 0.2)[:2],
         line(6, "gave_up", 0.15, channel="c", attempts=1),
         line(6, "finished", 0.16, channel="c", attempts=1),

@@ -4,7 +4,7 @@ Every Python of Spark's imports it at its start; the package knows nothing of it
 JSON: ``points`` is a list of points, each used once and in this order: [step, nth, victim], where
 each process counts, and uses it at the nth time or later. The victim is ``worker`` (this process),
 ``jvm`` (the one above it, executor or driver; this one lives on, as it would), ``both``, or
-``nobody``. The number of the first point is ``first``; ``folder`` is where it is noted that a point
+``none``. The number of the first point is ``first``; ``folder`` is where it is noted that a point
 was reached, and below which JVMs messages were read.
 """
 

@@ -47,7 +47,7 @@ def test_each_leader_is_told_of_its_partition(redesigned):
     assert posts[0].query == {"topic": "t", "channel": "c#ephemeral", "partition": "0"}
 
 
-def test_whoever_leads_by_now_is_asked_and_nobody_twice_for_the_same(redesigned):
+def test_whoever_leads_by_now_is_asked_and_leaderless_twice_for_the_same(redesigned):
     redesigned.everywhere("/lookup", redesigned.led(0, 0), redesigned.led(0, 1))
     redesigned.nsqds[0].say("/channel/create", OK, NOT_LEADER)
     redesigned.nsqds[1].say("/channel/create", OK)
@@ -74,9 +74,9 @@ def test_a_leader_that_is_dead_is_waited_for_until_there_is_another(redesigned):
     assert redesigned.posts() == ["n10"]
 
 
-def test_a_leader_that_was_wrong_is_not_asked_while_lookups_name_nobody(redesigned):
-    nobody = redesigned.led(None)
-    redesigned.everywhere("/lookup", redesigned.led(0), nobody, nobody, redesigned.led(1))
+def test_a_leader_that_was_wrong_is_not_asked_while_lookups_name_leaderless(redesigned):
+    leaderless = redesigned.led(None)
+    redesigned.everywhere("/lookup", redesigned.led(0), leaderless, leaderless, redesigned.led(1))
     redesigned.nsqds[0].say("/channel/create", NOT_LEADER)
     redesigned.nsqds[1].say("/channel/create", OK)
     redesigned.admin().create_channel("t", "c")
