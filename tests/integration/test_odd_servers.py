@@ -281,13 +281,14 @@ def test_a_server_that_grants_nothing_is_no_reason_to_go_without_what_was_asked_
 
 def test_answers_in_the_wrong_order_are_counted_by_their_place_and_end_the_connection():
     """Which message an error is about cannot be told; what comes later goes elsewhere."""
-    release = threading.Event()
+    submitted = threading.Event()
 
     def nsqd(talk: Talk) -> None:
+        # Or the second one would wait for the answer to the first.
+        assert submitted.wait(10)
         talk.greet()
         for _ in range(2):
             talk.publish()
-        release.wait(10)
         # For the second one, before the OK of the first.
         talk.send(encode_frame(ERROR, b"E_BAD_MESSAGE second"))
         talk.ok()
@@ -301,7 +302,9 @@ def test_answers_in_the_wrong_order_are_counted_by_their_place_and_end_the_conne
 
     with Peer(nsqd, healthy) as peer, nsqsmart.Producer(peer.url, publish_attempts=1) as producer:
         first, second = (producer.publish_async("t", body, timeout=5) for body in (b"1", b"2"))
-        release.set()
+        pipelines = producer._running().asynchronous()._pipes._pipelines
+        eventually(lambda: [len(each._gathered) for each in list(pipelines.values())] == [2])
+        submitted.set()
         with pytest.raises(PublishError, match="E_BAD_MESSAGE"):
             first.result(10)
         second.result(10)

@@ -348,9 +348,11 @@ def test_a_worker_that_dies_has_a_successor(caplog, monkeypatch, dismissed):
     runtime, source, handled = FakeRuntime(), Source(FakeOrdering()), []
     dispatcher = WorkerPool(handled.append, runtime, 1)
     handle, first = dispatcher._handle, message_of(source)
+    delivered = threading.Event()
 
     def dying(message: Message, counts: object) -> None:
         if message is first:
+            assert delivered.wait(10)
             if dismissed:
                 dispatcher.dismiss()
             raise SystemExit
@@ -359,8 +361,9 @@ def test_a_worker_that_dies_has_a_successor(caplog, monkeypatch, dismissed):
     monkeypatch.setattr(dispatcher, "_handle", dying)
     dispatcher.start()
     dispatcher.deliver([first, message_of(source)])
+    delivered.set()
     eventually(lambda: handled)
-    assert len(dispatcher._threads) == 2
+    eventually(lambda: len(dispatcher._threads) == 2)
     assert ("REQ now", 0.0) in source.sent
     assert source.ordering.ended[0] is False
     assert "worker 0 died" in caplog.text
